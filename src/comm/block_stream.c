@@ -1,6 +1,6 @@
 #include "comm/block_stream.h"
 
-void *store_of(const struct store *p, const struct blocks *blocks, int b, size_t at)
+void *block_store_at(const struct block_store *p, const struct blocks *blocks, int b, size_t at)
 {
     const size_t begin =
         p->every ? (size_t)(b / p->every) * comm_block(blocks->count, blocks->size, 0).end
@@ -10,8 +10,8 @@ void *store_of(const struct store *p, const struct blocks *blocks, int b, size_t
 
 /* How a parcel is cut: every block into as many pieces as the longest, so the last of a block may
  * be empty, and is not sent then. */
-struct pieces {
-    const struct parcel *of;
+struct stream_pieces {
+    const struct block_stream *of;
     size_t each, a_block, count; /* elements of a piece, pieces of a block, pieces */
 };
 
@@ -26,32 +26,33 @@ static size_t piece_size(const struct ring *r, size_t longest, int blocks, size_
     return (piece < largest ? piece : largest) / unit;
 }
 
-static struct pieces cut(const struct ring *r, const struct parcel *p)
+static struct stream_pieces cut_into_pieces(const struct ring *r, const struct block_stream *p)
 {
     const size_t longest = comm_block(p->blocks.count, p->blocks.size, 0).end;
     const size_t each = piece_size(r, longest, p->blocks.n, p->at.unit);
     const size_t a_block = (longest + each - 1) / each;
-    return (struct pieces){p, each, a_block, a_block * (size_t)p->blocks.n};
+    return (struct stream_pieces){p, each, a_block, a_block * (size_t)p->blocks.n};
 }
 
 /* Elements [begin, end) of block b. */
-struct piece {
+struct stream_piece {
     int b;
     size_t begin, end;
 };
 
-static struct piece piece_at(const struct pieces *p, size_t i)
+static struct stream_piece piece_at(const struct stream_pieces *p, size_t i)
 {
     const struct blocks *blocks = &p->of->blocks;
     const int b = blocks->first + (int)(i / p->a_block) * blocks->step;
     const size_t length = comm_blocks(blocks->count, blocks->size, b, 1);
     const size_t begin = i % p->a_block * p->each, end = begin + p->each;
-    return (struct piece){b, begin < length ? begin : length, end < length ? end : length};
+    return (struct stream_piece){b, begin < length ? begin : length, end < length ? end : length};
 }
 
-static void *data_of(const struct pieces *p, const struct piece *piece, const struct store *at)
+static void *data_of(const struct stream_pieces *p, const struct stream_piece *piece,
+                     const struct block_store *at)
 {
-    return store_of(at, &p->of->blocks, piece->b, piece->begin);
+    return block_store_at(at, &p->of->blocks, piece->b, piece->begin);
 }
 
 typedef enum sotto_status start_message(const struct ring *r, int slot, void *data, size_t bytes,
@@ -69,12 +70,12 @@ static enum sotto_status recv_message(const struct ring *r, int slot, void *data
     return r->ops->start_recv(r->comm, slot, data, bytes, from);
 }
 
-static enum sotto_status start(const struct ring *r, const struct pieces *p, size_t i,
-                               start_message *message)
+static enum sotto_status start_piece(const struct ring *r, const struct stream_pieces *p, size_t i,
+                                     start_message *message)
 {
     if (i >= p->count)
         return SOTTO_OK;
-    const struct piece piece = piece_at(p, i);
+    const struct stream_piece piece = piece_at(p, i);
     if (piece.begin == piece.end)
         return SOTTO_OK;
     return message(r, (int)(i % RING_SLOTS), data_of(p, &piece, &p->of->at),
@@ -82,44 +83,45 @@ static enum sotto_status start(const struct ring *r, const struct pieces *p, siz
 }
 
 /* Waits for piece i, and takes it while the next in its slot is under way. */
-static enum sotto_status receive(const struct ring *r, const struct pieces *p, size_t i,
-                                 const struct taker *t)
+static enum sotto_status receive_piece(const struct ring *r, const struct stream_pieces *p,
+                                       size_t i, const struct taker *t)
 {
     if (i >= p->count)
         return SOTTO_OK;
-    const struct piece piece = piece_at(p, i);
+    const struct stream_piece piece = piece_at(p, i);
     const bool empty = piece.begin == piece.end;
     if (!empty)
         TRY(r->ops->wait_recv(r->comm, (int)(i % RING_SLOTS)));
-    TRY(start(r, p, i + RING_SLOTS, recv_message));
+    TRY(start_piece(r, p, i + RING_SLOTS, recv_message));
     if (!empty && t->take)
         t->take(data_of(p, &piece, &t->y), data_of(p, &piece, &p->of->at),
                 data_of(p, &piece, &t->mine), piece.end - piece.begin);
     return SOTTO_OK;
 }
 
-static enum sotto_status finish_send(const struct ring *r, const struct pieces *p, size_t i)
+static enum sotto_status finish_sent_piece(const struct ring *r, const struct stream_pieces *p,
+                                           size_t i)
 {
     if (i >= p->count)
         return SOTTO_OK;
-    const struct piece piece = piece_at(p, i);
+    const struct stream_piece piece = piece_at(p, i);
     if (piece.begin < piece.end)
         TRY(r->ops->wait_send(r->comm, (int)(i % RING_SLOTS)));
-    return start(r, p, i + RING_SLOTS, send_message);
+    return start_piece(r, p, i + RING_SLOTS, send_message);
 }
 
-enum sotto_status parcel_pass(const struct ring *r, struct parcel out, struct parcel in,
-                              struct taker t)
+enum sotto_status block_stream_pass(const struct ring *r, struct block_stream out,
+                                    struct block_stream in, struct taker t)
 {
     enum sotto_status st = SOTTO_OK;
-    const struct pieces going = cut(r, &out), coming = cut(r, &in);
+    const struct stream_pieces going = cut_into_pieces(r, &out), coming = cut_into_pieces(r, &in);
     for (size_t i = 0; i < RING_SLOTS; i++)
-        TRY_DONE(start(r, &coming, i, recv_message));
+        TRY_DONE(start_piece(r, &coming, i, recv_message));
     for (size_t i = 0; i < RING_SLOTS; i++)
-        TRY_DONE(start(r, &going, i, send_message));
+        TRY_DONE(start_piece(r, &going, i, send_message));
     for (size_t i = 0; i < coming.count || i < going.count; i++) {
-        TRY_DONE(receive(r, &coming, i, &t));
-        TRY_DONE(finish_send(r, &going, i));
+        TRY_DONE(receive_piece(r, &coming, i, &t));
+        TRY_DONE(finish_sent_piece(r, &going, i));
     }
 done:
     if (st != SOTTO_OK)

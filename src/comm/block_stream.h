@@ -35,16 +35,16 @@ struct blocks {
 
 /* Memory that holds some blocks of a vector. `every` > 0: only one of so many that follow each
  * other, each with the room of the longest; 0: all, as they lie in the vector. */
-struct store {
+struct block_store {
     char *data;
     size_t unit; /* bytes an element */
     int every;
 };
 
 /* Between this rank and `peer`. */
-struct parcel {
+struct block_stream {
     struct blocks blocks;
-    struct store at;
+    struct block_store at;
     int peer;
 };
 
@@ -54,15 +54,15 @@ typedef void take_piece(void *y, const void *in, const void *mine, size_t n);
 
 struct taker {
     take_piece *take; /* NULL: the piece stays where it came */
-    struct store y, mine;
+    struct block_store y, mine;
 };
 
 /* Element `at` of block b. */
-void *store_of(const struct store *p, const struct blocks *blocks, int b, size_t at);
+void *block_store_at(const struct block_store *p, const struct blocks *blocks, int b, size_t at);
 
 /* One parcel goes out while another comes in, and each piece is taken while those behind it travel.
  */
-enum sotto_status parcel_pass(const struct ring *r, struct parcel out, struct parcel in,
-                              struct taker t);
+enum sotto_status block_stream_pass(const struct ring *r, struct block_stream out,
+                                    struct block_stream in, struct taker t);
 
 #endif

@@ -21,7 +21,7 @@ const char *comm_call_name(enum comm_call call)
 }
 
 /* The time at which a call begins. */
-static double enter(struct comm *c)
+static double begin_call(struct comm *c)
 {
     const double now = clock_now(c->clock);
     c->wait = (struct comm_wait){now, now};
@@ -49,7 +49,7 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
 }
 
 /* Whether a message of x, or into it, need not leave the device. */
-static bool message_stays(const struct comm *c, struct view x)
+static bool message_stays_on_device(const struct comm *c, struct view x)
 {
     return c->ops->send_device && c->dev && x.data && x.place == PLACE_DEVICE;
 }
@@ -65,13 +65,14 @@ static enum sotto_status send_staged(struct comm *c, send_op *send, struct view 
     return send(c, host.data, count * dtype_size(x.type), to);
 }
 
-static enum sotto_status send_by(struct comm *c, send_op *send, struct view x, size_t count, int to)
+static enum sotto_status send_message_by(struct comm *c, send_op *send, struct view x, size_t count,
+                                         int to)
 {
     assert(to >= 0 && to < c->size && (to != c->rank || c->twinned));
-    double begin = enter(c);
+    double begin = begin_call(c);
     size_t bytes = count * dtype_size(x.type);
-    TRY(message_stays(c, x) ? c->ops->send_device(c, x, count, to)
-                            : send_staged(c, send, x, count, to));
+    TRY(message_stays_on_device(c, x) ? c->ops->send_device(c, x, count, to)
+                                      : send_staged(c, send, x, count, to));
     stats_count_message(c, COMM_SEND, bytes, to);
     count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
@@ -79,12 +80,12 @@ static enum sotto_status send_by(struct comm *c, send_op *send, struct view x, s
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
 {
-    return send_by(c, c->ops->send, x, count, to);
+    return send_message_by(c, c->ops->send, x, count, to);
 }
 
 enum sotto_status comm_post(struct comm *c, struct view x, size_t count, int to)
 {
-    return send_by(c, c->ops->post ? c->ops->post : c->ops->send, x, count, to);
+    return send_message_by(c, c->ops->post ? c->ops->post : c->ops->send, x, count, to);
 }
 
 enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from)
@@ -108,10 +109,10 @@ static enum sotto_status recv_staged(struct comm *c, struct view x, size_t count
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from)
 {
     assert(from >= 0 && from < c->size && (from != c->rank || c->twinned));
-    double begin = enter(c);
+    double begin = begin_call(c);
     size_t bytes = count * dtype_size(x.type), came = 0;
-    TRY(message_stays(c, x) ? c->ops->recv_device(c, x, count, from, &came)
-                            : recv_staged(c, x, count, from, &came));
+    TRY(message_stays_on_device(c, x) ? c->ops->recv_device(c, x, count, from, &came)
+                                      : recv_staged(c, x, count, from, &came));
     count_call(c, COMM_RECV, begin);
     return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
 }
@@ -145,15 +146,16 @@ static enum sotto_status recv_any_staged(struct comm *c, struct view x, size_t r
 enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
                                  double until, int *from, size_t *came)
 {
-    double begin = enter(c);
+    double begin = begin_call(c);
     const size_t unit = dtype_size(x.type);
     size_t bytes = 0;
     *from = -1;
     *came = 0;
     if (!has_sender(c, among))
         return comm_all_ended(c);
-    TRY(message_stays(c, x) ? c->ops->recv_any_device(c, x, room, among, until, from, &bytes)
-                            : recv_any_staged(c, x, room, among, until, from, &bytes));
+    TRY(message_stays_on_device(c, x)
+            ? c->ops->recv_any_device(c, x, room, among, until, from, &bytes)
+            : recv_any_staged(c, x, room, among, until, from, &bytes));
     count_call(c, COMM_RECV, begin);
     if (*from >= 0 && (bytes > room * unit || bytes % unit))
         return comm_wrong_length(c, room * unit, bytes, *from);
@@ -176,7 +178,7 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
 {
     assert(to >= 0 && to < c->size && to != c->rank && out.type == in.type);
     assert(from >= 0 && from < c->size && from != c->rank);
-    double begin = enter(c);
+    double begin = begin_call(c);
     size_t unit = dtype_size(out.type), bytes = 0;
     struct view host; /* both, where one of them is a device's */
     TRY(staging_room(c, out, in, count + room, &host));
@@ -200,8 +202,8 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     return SOTTO_OK;
 }
 
-static enum sotto_status collect(struct comm *c, enum comm_call call, struct view y, struct view x,
-                                 size_t count)
+static enum sotto_status collect_on_host(struct comm *c, enum comm_call call, struct view y,
+                                         struct view x, size_t count)
 {
     if (call == COMM_ALLREDUCE)
         return c->ops->allreduce(c, y, x, count);
@@ -222,46 +224,48 @@ static enum sotto_status collect_staged(struct comm *c, enum comm_call call, str
     TRY(staging_room(c, y, x, count, &host));
     const struct view host_x = view_at(host, in.begin), host_y = view_at(host, out.begin);
     TRY(staging_take(c, host_x, x, in.end - in.begin));
-    TRY(collect(c, call, host_y, host_x, count));
+    TRY(collect_on_host(c, call, host_y, host_x, count));
     staging_give(c, y, host_y, out.end - out.begin);
     return SOTTO_OK;
 }
 
 /* Whether a call of these need not leave the device, which all ranks answer alike: an empty block
  * has no view. */
-static bool stays(const struct comm *c, struct view y, struct view x, size_t count)
+static bool collective_stays_on_device(const struct comm *c, struct view y, struct view x,
+                                       size_t count)
 {
     return c->ops->on_device && c->dev && c->dev->ops->sum_ranks && c->size <= RANKS_MOST &&
            count > 0 && (y.data || x.data) && (!y.data || y.place == PLACE_DEVICE) &&
            (!x.data || x.place == PLACE_DEVICE);
 }
 
-static enum sotto_status collect_far(struct comm *c, enum comm_call call, struct view y,
-                                     struct view x, size_t count, int root, bool *done)
+static enum sotto_status collect_on_device(struct comm *c, enum comm_call call, struct view y,
+                                           struct view x, size_t count, int root, bool *done)
 {
     *done = false;
-    if (!stays(c, y, x, count))
+    if (!collective_stays_on_device(c, y, x, count))
         return SOTTO_OK;
     TRY(c->ops->on_device(c, call, y, x, count, root, done));
     return *done ? device_failed(c->dev) : SOTTO_OK;
 }
 
-static enum sotto_status collect_any(struct comm *c, enum comm_call call, struct view y,
-                                     struct view x, size_t count)
+static enum sotto_status collect_where_placed(struct comm *c, enum comm_call call, struct view y,
+                                              struct view x, size_t count)
 {
     bool done;
-    TRY(collect_far(c, call, y, x, count, 0, &done));
+    TRY(collect_on_device(c, call, y, x, count, 0, &done));
     if (done)
         return SOTTO_OK;
     return staging_used(y, x) ? collect_staged(c, call, y, x, count)
-                              : collect(c, call, y, x, count);
+                              : collect_on_host(c, call, y, x, count);
 }
 
-static enum sotto_status broadcast_any(struct comm *c, struct view x, size_t count, int root)
+static enum sotto_status broadcast_where_placed(struct comm *c, struct view x, size_t count,
+                                                int root)
 {
     struct view host;
     bool done;
-    TRY(collect_far(c, COMM_BROADCAST, x, x, count, root, &done));
+    TRY(collect_on_device(c, COMM_BROADCAST, x, x, count, root, &done));
     if (done)
         return SOTTO_OK;
     TRY(staging_room(c, x, x, count, &host));
@@ -285,15 +289,15 @@ void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t cou
     count_seconds(c, call, begin, end);
 }
 
-static enum sotto_status collective(struct comm *c, enum comm_call call, struct view y,
-                                    struct view x, size_t count)
+static enum sotto_status run_collective(struct comm *c, enum comm_call call, struct view y,
+                                        struct view x, size_t count)
 {
     assert(y.type == x.type);
-    double begin = enter(c);
+    double begin = begin_call(c);
     if (c->size == 1)
         staging_copy(c, y, x, count);
     else
-        TRY(collect_any(c, call, y, x, count));
+        TRY(collect_where_placed(c, call, y, x, count));
     comm_count(c, call, x.type, count, begin, clock_now(c->clock));
     return SOTTO_OK;
 }
@@ -301,30 +305,30 @@ static enum sotto_status collective(struct comm *c, enum comm_call call, struct 
 enum sotto_status comm_collect(void *arg)
 {
     const struct comm_collective *a = arg;
-    return collective(a->comm, a->call, a->y, a->x, a->count);
+    return run_collective(a->comm, a->call, a->y, a->x, a->count);
 }
 
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
-    return collective(c, COMM_ALLREDUCE, y, x, count);
+    return run_collective(c, COMM_ALLREDUCE, y, x, count);
 }
 
 enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
 {
-    return collective(c, COMM_REDUCE_SCATTER, y, x, count);
+    return run_collective(c, COMM_REDUCE_SCATTER, y, x, count);
 }
 
 enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count)
 {
-    return collective(c, COMM_ALLGATHER, y, x, count);
+    return run_collective(c, COMM_ALLGATHER, y, x, count);
 }
 
 enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, int root)
 {
     assert(root >= 0 && root < c->size);
-    double begin = enter(c);
+    double begin = begin_call(c);
     if (c->size > 1)
-        TRY(broadcast_any(c, x, count, root));
+        TRY(broadcast_where_placed(c, x, count, root));
     stats_count_broadcast(c, count * dtype_size(x.type), root);
     count_call(c, COMM_BROADCAST, begin);
     return SOTTO_OK;
@@ -332,7 +336,7 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
 
 enum sotto_status comm_barrier(struct comm *c)
 {
-    double begin = enter(c);
+    double begin = begin_call(c);
     if (c->size > 1)
         TRY(c->ops->barrier(c));
     count_call(c, COMM_BARRIER, begin);
@@ -368,7 +372,7 @@ void comm_free(struct comm *c)
 }
 
 /* Counts an all-gather of `bytes` from each rank. */
-static void count_gather(struct comm *c, size_t bytes, double begin)
+static void count_byte_gather(struct comm *c, size_t bytes, double begin)
 {
     stats_count_allgather(c, bytes * (size_t)c->size, 1);
     count_call(c, COMM_ALLGATHER, begin);
@@ -376,12 +380,12 @@ static void count_gather(struct comm *c, size_t bytes, double begin)
 
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes)
 {
-    double begin = enter(c);
+    double begin = begin_call(c);
     if (c->size == 1)
         memcpy(out, in, bytes);
     else
         TRY(c->ops->allgather(c, out, in, bytes * (size_t)c->size, 1));
-    count_gather(c, bytes, begin);
+    count_byte_gather(c, bytes, begin);
     return SOTTO_OK;
 }
 
@@ -410,9 +414,9 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count)
     assert(count > 0);
     if (!c->ops->sum || c->size == 1)
         return gather_and_sum(c, x, count);
-    double begin = enter(c);
+    double begin = begin_call(c);
     TRY(c->ops->sum(c, x, count));
-    count_gather(c, (size_t)count * sizeof *x, begin);
+    count_byte_gather(c, (size_t)count * sizeof *x, begin);
     return SOTTO_OK;
 }
 
@@ -464,7 +468,7 @@ static enum sotto_status name_difference(struct comm *c, const char *what, const
 
 enum sotto_status comm_agree(struct comm *c, const char *what, const char *text)
 {
-    struct print {
+    struct text_fingerprint {
         uint64_t hash, length;
     } mine = {hash_text(text), strlen(text)}, *all = calloc((size_t)c->size, sizeof *all);
     if (!all)

@@ -24,7 +24,7 @@ void lane_bind(struct lane *lane, struct device *dev, struct device *before)
 
 /* What the job was using may be freed now. (On its own, so that the note is on no stack that
  * waits.) */
-static enum sotto_status failed(struct lane *lane, enum sotto_status st)
+static enum sotto_status drain_failed_job(struct lane *lane, enum sotto_status st)
 {
     struct status_note note;
     status_save(&note, st);
@@ -38,7 +38,7 @@ enum sotto_status lane_run(struct lane *lane, const struct lane_call *call)
         return call->job(call->arg);
     device_follow(lane->dev, (struct device_mark){lane->before, call->mark});
     enum sotto_status st = call->job(call->arg);
-    return st == SOTTO_OK ? device_check(lane->dev) : failed(lane, st);
+    return st == SOTTO_OK ? device_check(lane->dev) : drain_failed_job(lane, st);
 }
 
 enum sotto_status lane_wait_but(struct lane *lane, size_t left)
@@ -103,17 +103,17 @@ struct thread_lane {
     struct status_note failure; /* of the first job that failed */
 };
 
-static bool idle(const struct thread_lane *l)
+static bool thread_lane_idle(const struct thread_lane *l)
 {
     return l->started == l->finished || l->failure.code != SOTTO_OK;
 }
 
-static void *serve(void *arg)
+static void *thread_lane_serve(void *arg)
 {
     struct thread_lane *l = arg;
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        while (idle(l) && !l->closing)
+        while (thread_lane_idle(l) && !l->closing)
             pthread_cond_wait(&l->moved, &l->lock);
         if (l->closing)
             break;
@@ -133,11 +133,11 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static enum sotto_status start(struct lane *lane, struct lane_call call)
+static enum sotto_status thread_lane_start(struct lane *lane, struct lane_call call)
 {
     struct thread_lane *l = (struct thread_lane *)lane;
     pthread_mutex_lock(&l->lock);
-    while (l->started - l->finished == QUEUE && !idle(l))
+    while (l->started - l->finished == QUEUE && !thread_lane_idle(l))
         pthread_cond_wait(&l->moved, &l->lock);
     enum sotto_status st = status_raise(&l->failure);
     if (st == SOTTO_OK) {
@@ -148,28 +148,28 @@ static enum sotto_status start(struct lane *lane, struct lane_call call)
     return st;
 }
 
-static enum sotto_status done(struct lane *lane, bool *is_done)
+static enum sotto_status thread_lane_done(struct lane *lane, bool *is_done)
 {
     struct thread_lane *l = (struct thread_lane *)lane;
     pthread_mutex_lock(&l->lock);
-    *is_done = idle(l);
+    *is_done = thread_lane_idle(l);
     enum sotto_status st = status_raise(&l->failure);
     pthread_mutex_unlock(&l->lock);
     return st;
 }
 
-static enum sotto_status wait_but(struct lane *lane, size_t left)
+static enum sotto_status thread_lane_wait(struct lane *lane, size_t left)
 {
     struct thread_lane *l = (struct thread_lane *)lane;
     pthread_mutex_lock(&l->lock);
-    while (!idle(l) && l->started - l->finished > left)
+    while (!thread_lane_idle(l) && l->started - l->finished > left)
         pthread_cond_wait(&l->moved, &l->lock);
     enum sotto_status st = status_raise(&l->failure);
     pthread_mutex_unlock(&l->lock);
     return st;
 }
 
-static void close_lane(struct lane *lane)
+static void thread_lane_close(struct lane *lane)
 {
     struct thread_lane *l = (struct thread_lane *)lane;
     pthread_mutex_lock(&l->lock);
@@ -182,8 +182,10 @@ static void close_lane(struct lane *lane)
     free(l);
 }
 
-static const struct lane_ops thread_lane_ops = {
-    .start = start, .done = done, .wait = wait_but, .close = close_lane};
+static const struct lane_ops thread_lane_ops = {.start = thread_lane_start,
+                                                .done = thread_lane_done,
+                                                .wait = thread_lane_wait,
+                                                .close = thread_lane_close};
 
 enum sotto_status lane_open_thread(struct lane **out)
 {
@@ -194,7 +196,7 @@ enum sotto_status lane_open_thread(struct lane **out)
     lane_init(&l->base, &thread_lane_ops, &clock_real);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
-    const int error = pthread_create(&l->thread, NULL, serve, l);
+    const int error = pthread_create(&l->thread, NULL, thread_lane_serve, l);
     if (error) {
         pthread_cond_destroy(&l->moved);
         pthread_mutex_destroy(&l->lock);

@@ -10,7 +10,7 @@ struct circle {
     int blocks, step;
 };
 
-static struct circle inside(const struct comm *c)
+static struct circle circle_inside(const struct comm *c)
 {
     const int each = c->layout.each, place = c->rank % each;
     return (struct circle){.size = each,
@@ -22,7 +22,7 @@ static struct circle inside(const struct comm *c)
                            .step = each};
 }
 
-static struct circle across(const struct comm *c)
+static struct circle circle_across(const struct comm *c)
 {
     const int each = c->layout.each, place = c->rank % each;
     return (struct circle){.size = c->layout.nodes,
@@ -34,23 +34,23 @@ static struct circle across(const struct comm *c)
                            .step = 1};
 }
 
-static int wrap(int i, int size)
+static int wrap_number(int i, int size)
 {
     return (i % size + size) % size;
 }
 
 /* What belongs to number i, on its way between this rank and number `peer`. */
-static struct parcel parcel_of(const struct circle *o, struct store at, size_t count, int size,
-                               int i, int peer)
+static struct block_stream stream_of(const struct circle *o, struct block_store at, size_t count,
+                                     int size, int i, int peer)
 {
-    const int number = wrap(i, o->size);
+    const int number = wrap_number(i, o->size);
     const struct blocks b = {count, size, o->block + number * o->stride, o->step, o->blocks};
-    return (struct parcel){b, at, o->rank + wrap(peer, o->size) * o->stride};
+    return (struct block_stream){b, at, o->rank + wrap_number(peer, o->size) * o->stride};
 }
 
-static const struct taker keep = {0};
+static const struct taker keep_piece = {0};
 
-static void add_f32(void *y, const void *in, const void *mine, size_t n)
+static void add_piece_f32(void *y, const void *in, const void *mine, size_t n)
 {
     float *sum = y; /* may be either of the others */
     const float *a = in, *b = mine;
@@ -58,7 +58,7 @@ static void add_f32(void *y, const void *in, const void *mine, size_t n)
         sum[i] = a[i] + b[i];
 }
 
-static void widen_bf16(void *y, const void *in, const void *mine, size_t n)
+static void widen_piece_bf16(void *y, const void *in, const void *mine, size_t n)
 {
     float *sum = y;
     const uint16_t *a = in;
@@ -67,7 +67,7 @@ static void widen_bf16(void *y, const void *in, const void *mine, size_t n)
         sum[i] = bf16_widen(a[i]);
 }
 
-static void add_bf16(void *y, const void *in, const void *mine, size_t n)
+static void add_piece_bf16(void *y, const void *in, const void *mine, size_t n)
 {
     float *sum = y;
     const uint16_t *a = in;
@@ -79,16 +79,18 @@ static void add_bf16(void *y, const void *in, const void *mine, size_t n)
 /* The sum of what belongs to number i sets out from number i+1 and ends at i, each adding its own
  * of x. x is not written: partial sums come in at one place and go out from the other. The last
  * comes in at partial[0], which may be y. */
-static enum sotto_status scatter_f32(const struct ring *r, const struct circle *o, struct store y,
-                                     struct store x, const struct store partial[2], size_t count)
+static enum sotto_status scatter_f32(const struct ring *r, const struct circle *o,
+                                     struct block_store y, struct block_store x,
+                                     const struct block_store partial[2], size_t count)
 {
     const int size = r->comm->size, me = o->me;
-    struct parcel out = parcel_of(o, x, count, size, me - 1, me + 1);
+    struct block_stream out = stream_of(o, x, count, size, me - 1, me + 1);
     for (int step = 2; step <= o->size; step++) {
-        struct store at = partial[(o->size - step) % 2];
-        struct parcel in = parcel_of(o, at, count, size, me - step, me - 1);
-        TRY(parcel_pass(r, out, in, (struct taker){add_f32, step < o->size ? at : y, x}));
-        out = parcel_of(o, at, count, size, me - step, me + 1); /* it goes on in the next step */
+        struct block_store at = partial[(o->size - step) % 2];
+        struct block_stream in = stream_of(o, at, count, size, me - step, me - 1);
+        TRY(block_stream_pass(r, out, in,
+                              (struct taker){add_piece_f32, step < o->size ? at : y, x}));
+        out = stream_of(o, at, count, size, me - step, me + 1); /* it goes on in the next step */
     }
     return SOTTO_OK;
 }
@@ -98,7 +100,7 @@ static enum sotto_status scatter_f32(const struct ring *r, const struct circle *
 static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, const float *x,
                                             size_t count)
 {
-    const struct circle near = inside(r->comm), far = across(r->comm);
+    const struct circle near = circle_inside(r->comm), far = circle_across(r->comm);
     const int size = r->comm->size;
     const size_t unit = sizeof *x, longest = comm_block(count, size, 0).end;
     const size_t slice = near.size > 1 ? longest * (size_t)near.blocks : 0;
@@ -107,11 +109,11 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
     float *sums = r->ops->scratch(r->comm, (slice + behind) * unit);
     if (!sums)
         return fail(SOTTO_ENOMEM, "no memory for the partial sums of %zu elements", slice + behind);
-    const struct store whole = {(char *)x, unit, 0}, sum = {(char *)y, unit, size};
-    const struct store slices[2] = {{(char *)sums, unit, near.step},
-                                    {(char *)(sums + slice), unit, near.step}};
-    const struct store block[2] = {{(char *)(sums + slice), unit, size},
-                                   {(char *)(sums + slice + longest), unit, size}};
+    const struct block_store whole = {(char *)x, unit, 0}, sum = {(char *)y, unit, size};
+    const struct block_store slices[2] = {{(char *)sums, unit, near.step},
+                                          {(char *)(sums + slice), unit, near.step}};
+    const struct block_store block[2] = {{(char *)(sums + slice), unit, size},
+                                         {(char *)(sums + slice + longest), unit, size}};
     if (near.size > 1)
         TRY(scatter_f32(r, &near, far.size > 1 ? slices[0] : sum, whole, slices, count));
     if (far.size > 1)
@@ -120,26 +122,26 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
 }
 
 /* Number i takes what belongs to it from numbers i+1, i+2, ... in turn, and adds its own last. */
-static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o, struct store y,
-                                      struct store x, struct store sum, struct store came,
-                                      size_t count)
+static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o,
+                                      struct block_store y, struct block_store x,
+                                      struct block_store sum, struct block_store came, size_t count)
 {
     const int size = r->comm->size, me = o->me;
     for (int step = 1; step < o->size; step++) {
-        struct parcel out = parcel_of(o, x, count, size, me - step, me - step);
-        struct parcel in = parcel_of(o, came, count, size, me, me + step);
-        take_piece *take = step == 1 ? widen_bf16 : add_bf16;
-        TRY(parcel_pass(r, out, in, (struct taker){take, sum, x}));
+        struct block_stream out = stream_of(o, x, count, size, me - step, me - step);
+        struct block_stream in = stream_of(o, came, count, size, me, me + step);
+        take_piece *take = step == 1 ? widen_piece_bf16 : add_piece_bf16;
+        TRY(block_stream_pass(r, out, in, (struct taker){take, sum, x}));
     }
-    const struct blocks mine = parcel_of(o, x, count, size, me, me).blocks;
+    const struct blocks mine = stream_of(o, x, count, size, me, me).blocks;
     for (int k = 0; k < mine.n; k++) {
         const int b = mine.first + k * mine.step;
         const size_t n = comm_blocks(count, size, b, 1);
         if (!n)
             continue;
-        const float *others = store_of(&sum, &mine, b, 0);
-        const uint16_t *own = store_of(&x, &mine, b, 0);
-        uint16_t *to = store_of(&y, &mine, b, 0); /* may be own */
+        const float *others = block_store_at(&sum, &mine, b, 0);
+        const uint16_t *own = block_store_at(&x, &mine, b, 0);
+        uint16_t *to = block_store_at(&y, &mine, b, 0); /* may be own */
         for (size_t i = 0; i < n; i++)
             to[i] = bf16_round(others[i] + bf16_widen(own[i]));
     }
@@ -151,40 +153,40 @@ static enum sotto_status scatter_bf16(const struct ring *r, const struct circle 
 static enum sotto_status reduce_scatter_bf16(const struct ring *r, uint16_t *y, const uint16_t *x,
                                              size_t count)
 {
-    const struct circle near = inside(r->comm), far = across(r->comm);
+    const struct circle near = circle_inside(r->comm), far = circle_across(r->comm);
     const int size = r->comm->size;
     const size_t longest = comm_block(count, size, 0).end;
     const size_t room = longest * (size_t)(near.size > 1 ? near.blocks : 1);
     float *sums = r->ops->scratch(r->comm, room * (sizeof *sums + sizeof *x));
     if (!sums)
         return fail(SOTTO_ENOMEM, "no memory for the sum of %zu elements", room);
-    const struct store whole = {(char *)x, sizeof *x, 0}, sum = {(char *)y, sizeof *x, size};
-    const struct store slice = {(char *)(sums + room), sizeof *x, near.step};
+    const struct block_store whole = {(char *)x, sizeof *x, 0}, sum = {(char *)y, sizeof *x, size};
+    const struct block_store slice = {(char *)(sums + room), sizeof *x, near.step};
     if (near.size > 1) {
-        const struct store wide = {(char *)sums, sizeof *sums, near.step};
+        const struct block_store wide = {(char *)sums, sizeof *sums, near.step};
         TRY(scatter_bf16(r, &near, far.size > 1 ? slice : sum, whole, wide, slice, count));
     }
     if (far.size > 1) {
-        const struct store wide = {(char *)sums, sizeof *sums, size};
-        const struct store came = {(char *)(sums + longest), sizeof *x, size};
+        const struct block_store wide = {(char *)sums, sizeof *sums, size};
+        const struct block_store came = {(char *)(sums + longest), sizeof *x, size};
         TRY(scatter_bf16(r, &far, sum, near.size > 1 ? slice : whole, wide, came, count));
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status gather(const struct ring *r, const struct circle *o, struct store y,
-                                size_t count)
+static enum sotto_status gather_around(const struct ring *r, const struct circle *o,
+                                       struct block_store y, size_t count)
 {
     const int size = r->comm->size, me = o->me;
     for (int step = 0; step < o->size - 1; step++)
-        TRY(parcel_pass(r, parcel_of(o, y, count, size, me - step, me + 1),
-                        parcel_of(o, y, count, size, me - 1 - step, me - 1), keep));
+        TRY(block_stream_pass(r, stream_of(o, y, count, size, me - step, me + 1),
+                              stream_of(o, y, count, size, me - 1 - step, me - 1), keep_piece));
     return SOTTO_OK;
 }
 
-static struct parcel bytes_of(char *data, size_t bytes, int peer)
+static struct block_stream bytes_of(char *data, size_t bytes, int peer)
 {
-    return (struct parcel){{bytes, 1, 0, 1, 1}, {data, 1, 0}, peer};
+    return (struct block_stream){{bytes, 1, 0, 1, 1}, {data, 1, 0}, peer};
 }
 
 /* The blocks of all ranks, from this one's on and around, which is there already. */
@@ -193,10 +195,11 @@ static enum sotto_status gather_rounds(const struct ring *r, char *all, size_t c
     const int size = r->comm->size, rank = r->comm->rank;
     for (int have = 1; have < size; have *= 2) {
         const int n = have < size - have ? have : size - have;
-        const int before = wrap(rank - have, size), behind = wrap(rank + have, size);
+        const int before = wrap_number(rank - have, size), behind = wrap_number(rank + have, size);
         char *end = all + comm_blocks(count, size, rank, have) * unit;
-        TRY(parcel_pass(r, bytes_of(all, comm_blocks(count, size, rank, n) * unit, before),
-                        bytes_of(end, comm_blocks(count, size, behind, n) * unit, behind), keep));
+        TRY(block_stream_pass(r, bytes_of(all, comm_blocks(count, size, rank, n) * unit, before),
+                              bytes_of(end, comm_blocks(count, size, behind, n) * unit, behind),
+                              keep_piece));
     }
     return SOTTO_OK;
 }
@@ -253,13 +256,13 @@ enum sotto_status ring_reduce_scatter(const struct ring *r, struct view y, struc
 static enum sotto_status allgather_large(const struct ring *r, char *y, const void *x, size_t count,
                                          size_t unit)
 {
-    const struct circle near = inside(r->comm), far = across(r->comm);
+    const struct circle near = circle_inside(r->comm), far = circle_across(r->comm);
     const struct comm_block b = comm_block(count, r->comm->size, r->comm->rank);
-    const struct store whole = {y, unit, 0};
+    const struct block_store whole = {y, unit, 0};
     if (b.begin < b.end && y + b.begin * unit != x)
         memmove(y + b.begin * unit, x, (b.end - b.begin) * unit);
-    TRY(gather(r, &far, whole, count));
-    return gather(r, &near, whole, count);
+    TRY(gather_around(r, &far, whole, count));
+    return gather_around(r, &near, whole, count);
 }
 
 enum sotto_status ring_allgather(const struct ring *r, void *y, const void *x, size_t count,

@@ -11,7 +11,7 @@ void stats_count_message(struct comm *c, enum comm_call call, size_t bytes, int 
         t->between += (int64_t)bytes;
 }
 
-static bool small(size_t bytes)
+static bool counts_as_small(size_t bytes)
 {
     return bytes <= COMM_SMALL;
 }
@@ -82,7 +82,7 @@ static void count_direct(struct comm *c, enum comm_call call, size_t count, size
 
 /* Inside its node a rank passes on all slices but its own, then across all blocks of its slice but
  * its own. What is sent straight to the rank that sums it, as bf16 is, goes to the same nodes. */
-static void count_scatter(struct comm *c, enum comm_call call, enum dtype type, size_t count)
+static void count_ring_scatter(struct comm *c, enum comm_call call, enum dtype type, size_t count)
 {
     const size_t unit = dtype_size(type), slice = slice_count(c, count, c->rank % c->layout.each);
     if (type == DTYPE_BF16 && c->layout.nodes == 1) {
@@ -95,7 +95,7 @@ static void count_scatter(struct comm *c, enum comm_call call, enum dtype type, 
 
 /* Across a rank passes on all blocks of its slice but the next one's, then inside all slices but
  * the next one's. */
-static void count_gather(struct comm *c, enum comm_call call, size_t count, size_t unit)
+static void count_ring_gather(struct comm *c, enum comm_call call, size_t count, size_t unit)
 {
     const int each = c->layout.each, place = c->rank % each;
     stats_count_message(c, call,
@@ -109,25 +109,25 @@ static void count_gather(struct comm *c, enum comm_call call, size_t count, size
 void stats_count_allreduce(struct comm *c, enum dtype type, size_t count)
 {
     const size_t unit = dtype_size(type), all = count * (size_t)c->size;
-    if (small(all * unit)) {
+    if (counts_as_small(all * unit)) {
         count_rounds(c, COMM_ALLREDUCE, all, unit);
         return;
     }
-    count_scatter(c, COMM_ALLREDUCE, type, count);
-    count_gather(c, COMM_ALLREDUCE, count, unit);
+    count_ring_scatter(c, COMM_ALLREDUCE, type, count);
+    count_ring_gather(c, COMM_ALLREDUCE, count, unit);
 }
 
 void stats_count_reduce_scatter(struct comm *c, enum dtype type, size_t count)
 {
-    count_scatter(c, COMM_REDUCE_SCATTER, type, count);
+    count_ring_scatter(c, COMM_REDUCE_SCATTER, type, count);
 }
 
 void stats_count_allgather(struct comm *c, size_t count, size_t unit)
 {
-    if (small(count * unit))
+    if (counts_as_small(count * unit))
         count_rounds(c, COMM_ALLGATHER, count, unit);
     else
-        count_gather(c, COMM_ALLGATHER, count, unit);
+        count_ring_gather(c, COMM_ALLGATHER, count, unit);
 }
 
 /* A small one goes down a tree, distances halving: who is `turn` ranks behind the root has it from
@@ -136,7 +136,7 @@ void stats_count_allgather(struct comm *c, size_t count, size_t unit)
 void stats_count_broadcast(struct comm *c, size_t bytes, int root)
 {
     const int turn = (c->rank - root + c->size) % c->size;
-    if (!small(bytes * (size_t)c->size)) {
+    if (!counts_as_small(bytes * (size_t)c->size)) {
         if (turn + 1 < c->size)
             stats_count_message(c, COMM_BROADCAST, bytes, (c->rank + 1) % c->size);
         return;

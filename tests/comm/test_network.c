@@ -20,12 +20,12 @@ static double end_time[16];
 
 /* Flows as numbered messages between workers. */
 struct letter {
-    struct flow flow;
+    struct network_flow flow;
     struct network_use use[2];
     int number;
 };
 
-static void letter_ended(struct flow *flow, double time)
+static void letter_ended(struct network_flow *flow, double time)
 {
     ended++;
     end_time[((struct letter *)flow)->number] = time;
@@ -34,12 +34,12 @@ static void letter_ended(struct flow *flow, double time)
 static void post(struct network *net, struct letter *l, int number, int from, int to, double bytes,
                  double when)
 {
-    const struct hop hop = network_hop(net, from, to);
+    const struct network_hop hop = network_hop(net, from, to);
     *l = (struct letter){.flow.ended = letter_ended, .number = number};
     l->flow.use = l->use;
     for (int i = 0; i < 2; i++)
-        if (hop.side[i] >= 0)
-            l->use[l->flow.n++] = (struct network_use){.side = hop.side[i], .streams = 1};
+        if (hop.port[i] >= 0)
+            l->use[l->flow.n++] = (struct network_use){.port = hop.port[i], .streams = 1};
     while (network_next(net) <= when)
         network_end_next(net);
     assert_ok(network_reserve(net));
@@ -92,11 +92,11 @@ static void parts_of_streams(void **state)
     assert_ok(network_open(&net, &links, node, 8));
     for (int i = 0; i < 4;
          i++) { /* all out of worker 0; all but the last into workers of their own */
-        const struct hop hop = network_hop(net, 0, i < 3 ? i + 1 : 3);
+        const struct network_hop hop = network_hop(net, 0, i < 3 ? i + 1 : 3);
         l[i] = (struct letter){.flow.ended = letter_ended, .flow.n = 2, .number = i};
         l[i].flow.use = l[i].use;
         for (int k = 0; k < 2; k++)
-            l[i].use[k] = (struct network_use){.side = hop.side[k], .streams = 0.1 * (i + 1)};
+            l[i].use[k] = (struct network_use){.port = hop.port[k], .streams = 0.1 * (i + 1)};
         assert_ok(network_reserve(net));
         network_start(net, &l[i].flow, 100, 0);
     }
@@ -118,11 +118,11 @@ static void wide_flows(void **state)
         struct letter l[2];
         assert_ok(network_open(&net, &links, node, 4));
         for (int i = 0; i < 2; i++) {
-            const struct hop hop = network_hop(net, 0, i + 1);
+            const struct network_hop hop = network_hop(net, 0, i + 1);
             l[i] = (struct letter){.flow.ended = letter_ended, .flow.n = 2, .number = i};
             l[i].flow.use = l[i].use;
-            l[i].use[0] = (struct network_use){.side = hop.side[0], .streams = i ? 1 : streams};
-            l[i].use[1] = (struct network_use){.side = hop.side[1], .streams = i ? 1 : 10};
+            l[i].use[0] = (struct network_use){.port = hop.port[0], .streams = i ? 1 : streams};
+            l[i].use[1] = (struct network_use){.port = hop.port[1], .streams = i ? 1 : 10};
             assert_ok(network_reserve(net));
             network_start(net, &l[i].flow, i ? 100 - 10 * streams : 10, 0);
         }
@@ -144,7 +144,7 @@ static void adapters(void **state)
     struct network *net;
     struct letter l[4];
     assert_ok(network_open(&net, &links, node, 8));
-    assert_int_equal(network_hop(net, 0, 1).side[0], -1);
+    assert_int_equal(network_hop(net, 0, 1).port[0], -1);
     assert_true(network_hop(net, 0, 1).latency == 1 && network_hop(net, 0, 4).latency == 2);
     for (int i = 0; i < 3; i++) /* places 0 and 2 share an adapter */
         post(net, &l[i], i, i, 4 + i, 100, 0);
@@ -312,26 +312,26 @@ static void mixed_rings(void **state)
     const int node[] = {0, 0, 0, 1}, worker[] = {0, 1, 2, 3};
     const struct link_model links = {.intra = {100, 0}, .inter = {1, 0.25}};
     struct network *net;
-    struct way way;
+    struct route route;
     double seconds;
     assert_ok(network_open(&net, &links, node, 4));
-    way_open(&way, net, worker, node, 4);
-    assert_int_equal(way.layout.nodes, 1);
+    route_open(&route, net, worker, node, 4);
+    assert_int_equal(route.layout.nodes, 1);
     /* 3 steps of 100 KB blocks over the slow hops 2 -> 3 and 3 -> 0: one of them three times, and
      * twice over to the other and on */
     const double block = 1e5, slow = block + 0.25;
-    assert_ok(
-        way_seconds(&way, (struct way_call){.call = COMM_ALLGATHER, .bytes = 4 * block}, &seconds));
+    assert_ok(route_seconds(&route, (struct route_call){.call = COMM_ALLGATHER, .bytes = 4 * block},
+                            &seconds));
     assert_true(near(seconds, slow + slow + block));
-    assert_ok(way_seconds(&way, (struct way_call){.call = COMM_ALLGATHER, .bytes = 2 * block},
-                          &seconds)); /* half the blocks, nothing left of the first */
+    assert_ok(route_seconds(&route, (struct route_call){.call = COMM_ALLGATHER, .bytes = 2 * block},
+                            &seconds)); /* half the blocks, nothing left of the first */
     assert_true(near(seconds, 3 * block / 2 + 2 * 0.25));
     /* straight to whoever sums: three blocks from each of node 0 out, one after the other */
-    assert_ok(way_seconds(
-        &way, (struct way_call){.call = COMM_REDUCE_SCATTER, .bytes = 4 * block, .bf16 = true},
+    assert_ok(route_seconds(
+        &route, (struct route_call){.call = COMM_REDUCE_SCATTER, .bytes = 4 * block, .bf16 = true},
         &seconds));
     assert_true(near(seconds, 3 * block + 3 * 0.25));
-    way_close(&way);
+    route_close(&route);
     network_close(net);
 }
 
@@ -345,16 +345,16 @@ static void slowest_of_straight_ways(void **state)
     const double speed[] = {0.1, 1}, block = 1e5;
     const struct link_model links = {.inter = {1, 0.25}, .adapters = 3, .speed = speed};
     struct network *net;
-    struct way way;
+    struct route route;
     double seconds;
     assert_ok(network_open(&net, &links, node, 10));
-    way_open(&way, net, worker, node_of, 5);
-    assert_ok(way_seconds(
-        &way, (struct way_call){.call = COMM_REDUCE_SCATTER, .bytes = 5 * block, .bf16 = true},
+    route_open(&route, net, worker, node_of, 5);
+    assert_ok(route_seconds(
+        &route, (struct route_call){.call = COMM_REDUCE_SCATTER, .bytes = 5 * block, .bf16 = true},
         &seconds));
     assert_true(
         near(seconds, 2 * block / 0.1 + 4 * 0.25)); /* both send a block to the other node */
-    way_close(&way);
+    route_close(&route);
     network_close(net);
 }
 

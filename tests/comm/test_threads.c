@@ -370,15 +370,15 @@ static void late_ranks_are_named(void **state)
 }
 
 /* A wait is told of once, by one; the next of its length is not, one of twice its length is. */
-static void absence(void **state)
+static void stall_warnings(void **state)
 {
     (void)state;
-    struct absence a = {.patience = 10};
-    struct absent none = {0}, who = {0};
+    struct stall_watch a = {.patience = 10};
+    struct stalled_ranks none = {0}, who = {0};
     log_set(hear, "");
     atomic_store(&lines, 0);
     for (int i = 0; i < 10; i++)
-        absent_add(&who, 3 * i);
+        stall_add_rank(&who, 3 * i);
     assert_string_equal(who.text, "0, 3, 6, 9, 12, 15, 18, 21, ...");
     assert_int_equal(who.count, 10);
     static const struct {
@@ -387,10 +387,10 @@ static void absence(void **state)
         double limit;
     } steps[] = {{9.9, 0, 10}, {10, 1, 20}, {10.1, 1, 20}, {19.9, 1, 20}, {21, 2, 42}, {41, 2, 42}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        absence_tell(&a, &none, 1000);
-        absence_tell(&a, &who, steps[i].waited);
+        stall_warn(&a, &none, 1000);
+        stall_warn(&a, &who, steps[i].waited);
         assert_int_equal(lines, steps[i].lines);
-        assert_true(absence_limit(&a) == steps[i].limit);
+        assert_true(stall_limit(&a) == steps[i].limit);
     }
     log_set(NULL, NULL);
     assert_non_null(strstr(heard, "ranks 0, 3, 6, 9, 12, 15, 18, 21, ... have kept the others "
@@ -508,7 +508,7 @@ int main(void)
         cmocka_unit_test(thousand_worlds),
         cmocka_unit_test(too_many),
         cmocka_unit_test(late_ranks_are_named),
-        cmocka_unit_test(absence),
+        cmocka_unit_test(stall_warnings),
         cmocka_unit_test(long_messages),
         cmocka_unit_test(links_wait_for_devices),
     };

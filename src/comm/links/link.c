@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct unit {
+struct link_unit {
     const char *name;
     double factor;
 };
 
 /* A number and one of the units, up to `end`; 0 if it is neither. */
-static bool parse_quantity(const char *text, const char *end, const struct unit *units, double *out)
+static bool parse_quantity(const char *text, const char *end, const struct link_unit *units,
+                           double *out)
 {
     char *rest;
     double value = strtod(text, &rest);
@@ -26,7 +27,7 @@ static bool parse_quantity(const char *text, const char *end, const struct unit 
     return false;
 }
 
-static const struct unit rates[] = {
+static const struct link_unit rates[] = {
     {"B/s", 1},          {"kB/s", 1e3},       {"MB/s", 1e6},
     {"GB/s", 1e9},       {"bit/s", 1.0 / 8},  {"kbit/s", 1e3 / 8},
     {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {NULL, 0},
@@ -46,7 +47,7 @@ enum sotto_status link_parse_rate(double *rate, const char *text)
 
 enum sotto_status link_parse(struct link *link, const char *text)
 {
-    static const struct unit times[] = {
+    static const struct link_unit times[] = {
         {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {NULL, 0}};
     *link = (struct link){0};
     if (*text == '\0' || strcmp(text, "none") == 0)

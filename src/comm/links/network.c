@@ -4,25 +4,26 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct side {
+struct network_port {
     double capacity;
     struct network_use *first; /* of the flows through it */
     /* While rates are found: */
     double spare, streams; /* not given yet, and to how many streams */
     int open;              /* flows among them                       */
     bool seen;
-    struct side *next;
+    struct network_port *next;
 };
 
 struct network {
     const struct link_model *links;
     const int *node; /* (workers) */
     int *adapter;    /* (workers): the first side of the adapter that each uses */
-    struct side *side;
-    int sides;
+    struct network_port *port;
+    int ports;
     double now;
-    struct flow *stale; /* whose rates, and those of all they share sides with, are to be found */
-    struct flow **heap; /* those that flow, the first to end first */
+    struct network_flow
+        *stale; /* rates of these and of all they share ports with are to be found */
+    struct network_flow **heap; /* those that flow, the first to end first */
     int flows, room;
     uint64_t started;
 };
@@ -30,7 +31,7 @@ struct network {
 /* Sides of workers' links come first, two each, then those of the adapters. */
 enum { OUT, IN };
 
-static enum sotto_status make_sides(struct network *net, int workers)
+static enum sotto_status make_ports(struct network *net, int workers)
 {
     const struct link_model *links = net->links;
     int nodes = 0, most = 1;
@@ -40,16 +41,16 @@ static enum sotto_status make_sides(struct network *net, int workers)
         most = here > most ? here : most;
     }
     const int adapters = links->adapters ? links->adapters : most;
-    net->sides = 2 * (workers + nodes * adapters);
-    net->side = calloc((size_t)net->sides, sizeof *net->side);
+    net->ports = 2 * (workers + nodes * adapters);
+    net->port = calloc((size_t)net->ports, sizeof *net->port);
     net->adapter = calloc((size_t)workers, sizeof *net->adapter);
-    if (!net->side || !net->adapter)
+    if (!net->port || !net->adapter)
         return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", workers);
     for (int i = 0; i < 2 * workers; i++)
-        net->side[i].capacity = links->intra.bandwidth;
-    for (int i = 2 * workers; i < net->sides; i++) {
+        net->port[i].capacity = links->intra.bandwidth;
+    for (int i = 2 * workers; i < net->ports; i++) {
         const int node = (i - 2 * workers) / (2 * adapters);
-        net->side[i].capacity = links->inter.bandwidth * (links->speed ? links->speed[node] : 1);
+        net->port[i].capacity = links->inter.bandwidth * (links->speed ? links->speed[node] : 1);
     }
     for (int r = 0, place = 0; r < workers; r++) {
         place = r > 0 && net->node[r] == net->node[r - 1] ? place + 1 : 0;
@@ -66,7 +67,7 @@ enum sotto_status network_open(struct network **out, const struct link_model *li
         return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", workers);
     net->links = links;
     net->node = node;
-    const enum sotto_status st = make_sides(net, workers);
+    const enum sotto_status st = make_ports(net, workers);
     if (st != SOTTO_OK) {
         network_close(net);
         *out = NULL;
@@ -78,69 +79,70 @@ void network_close(struct network *net)
 {
     if (!net)
         return;
-    free(net->side);
+    free(net->port);
     free(net->adapter);
     free(net->heap);
     free(net);
 }
 
-struct hop network_hop(const struct network *net, int from, int to)
+struct network_hop network_hop(const struct network *net, int from, int to)
 {
     const bool near = net->node[from] == net->node[to];
     if (from == to) /* from one line of work to another */
-        return (struct hop){.side = {-1, -1}};
-    struct hop hop = {.latency = near ? net->links->intra.latency : net->links->inter.latency};
-    hop.side[0] = (near ? 2 * from : net->adapter[from]) + OUT;
-    hop.side[1] = (near ? 2 * to : net->adapter[to]) + IN;
+        return (struct network_hop){.port = {-1, -1}};
+    struct network_hop hop = {.latency =
+                                  near ? net->links->intra.latency : net->links->inter.latency};
+    hop.port[0] = (near ? 2 * from : net->adapter[from]) + OUT;
+    hop.port[1] = (near ? 2 * to : net->adapter[to]) + IN;
     for (int i = 0; i < 2; i++)
-        if (net->side[hop.side[i]].capacity <= 0)
-            hop.side[i] = -1;
+        if (net->port[hop.port[i]].capacity <= 0)
+            hop.port[i] = -1;
     return hop;
 }
 
-double network_capacity(const struct network *net, int side)
+double network_capacity(const struct network *net, int port)
 {
-    return net->side[side].capacity;
+    return net->port[port].capacity;
 }
 
-int network_sides(const struct network *net)
+int network_ports(const struct network *net)
 {
-    return net->sides;
+    return net->ports;
 }
 
-static bool before(const struct flow *a, const struct flow *b)
+static bool flow_ends_before(const struct network_flow *a, const struct network_flow *b)
 {
     return a->end < b->end || (a->end == b->end && a->order < b->order);
 }
 
-static void put(struct network *net, struct flow *flow, int i)
+static void place_flow(struct network *net, struct network_flow *flow, int i)
 {
     net->heap[i] = flow;
     flow->place = i;
 }
 
-static void rise(struct network *net, struct flow *flow)
+static void raise_flow(struct network *net, struct network_flow *flow)
 {
     int i = flow->place;
-    for (; i > 0 && before(flow, net->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        put(net, net->heap[(i - 1) / 2], i);
-    put(net, flow, i);
+    for (; i > 0 && flow_ends_before(flow, net->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        place_flow(net, net->heap[(i - 1) / 2], i);
+    place_flow(net, flow, i);
 }
 
-static void sink(struct network *net, struct flow *flow)
+static void sink_flow(struct network *net, struct network_flow *flow)
 {
     int i = flow->place;
     for (int child; (child = 2 * i + 1) < net->flows; i = child) {
-        if (child + 1 < net->flows && before(net->heap[child + 1], net->heap[child]))
+        if (child + 1 < net->flows && flow_ends_before(net->heap[child + 1], net->heap[child]))
             child++;
-        if (!before(net->heap[child], flow))
+        if (!flow_ends_before(net->heap[child], flow))
             break;
-        put(net, net->heap[child], i);
+        place_flow(net, net->heap[child], i);
     }
-    put(net, flow, i);
+    place_flow(net, flow, i);
 }
 
-static void mark_stale(struct network *net, struct flow *flow)
+static void mark_stale(struct network *net, struct network_flow *flow)
 {
     if (flow->stale)
         return;
@@ -150,12 +152,12 @@ static void mark_stale(struct network *net, struct flow *flow)
 }
 
 /* The rate from now on. */
-static void set_rate(struct network *net, struct flow *flow, double rate)
+static void set_rate(struct network *net, struct network_flow *flow, double rate)
 {
     flow->rate = rate;
     flow->end = flow->left > 0 ? net->now + flow->left / rate : net->now;
-    rise(net, flow);
-    sink(net, flow);
+    raise_flow(net, flow);
+    sink_flow(net, flow);
 }
 
 enum sotto_status network_reserve(struct network *net)
@@ -163,7 +165,7 @@ enum sotto_status network_reserve(struct network *net)
     if (net->flows < net->room)
         return SOTTO_OK;
     const int room = net->room ? 2 * net->room : 64;
-    struct flow **heap = realloc(net->heap, (size_t)room * sizeof(struct flow *));
+    struct network_flow **heap = realloc(net->heap, (size_t)room * sizeof(struct network_flow *));
     if (!heap)
         return fail(SOTTO_ENOMEM, "no memory for %d messages at once", room);
     net->heap = heap;
@@ -171,7 +173,7 @@ enum sotto_status network_reserve(struct network *net)
     return SOTTO_OK;
 }
 
-void network_start(struct network *net, struct flow *flow, double bytes, double now)
+void network_start(struct network *net, struct network_flow *flow, double bytes, double now)
 {
     assert(now >= net->now && bytes >= 0 && net->flows < net->room);
     network_next(net); /* rates until now */
@@ -184,16 +186,16 @@ void network_start(struct network *net, struct flow *flow, double bytes, double 
     bool shares = false;
     for (int i = 0; i < flow->n; i++) {
         struct network_use *use = &flow->use[i];
-        struct side *side = &net->side[use->side];
-        shares |= side->first != NULL;
-        alone = fmin(alone, side->capacity / use->streams);
+        struct network_port *port = &net->port[use->port];
+        shares |= port->first != NULL;
+        alone = fmin(alone, port->capacity / use->streams);
         use->flow = flow;
-        use->link = &side->first;
-        if ((use->next = side->first))
+        use->link = &port->first;
+        if ((use->next = port->first))
             use->next->link = &use->next;
-        side->first = use;
+        port->first = use;
     }
-    put(net, flow, net->flows++);
+    place_flow(net, flow, net->flows++);
     set_rate(net, flow, alone);
     if (shares)
         mark_stale(net, flow);
@@ -201,11 +203,11 @@ void network_start(struct network *net, struct flow *flow, double bytes, double 
 
 /* All flows that share sides with the stale ones, or with those that do; and these sides. */
 struct tangle {
-    struct flow *flows;
-    struct side *sides;
+    struct network_flow *flows;
+    struct network_port *ports;
 };
 
-static void add_flow(struct tangle *t, struct flow *flow)
+static void add_flow(struct tangle *t, struct network_flow *flow)
 {
     if (flow->found)
         return;
@@ -217,22 +219,22 @@ static void add_flow(struct tangle *t, struct flow *flow)
 static struct tangle find_tangle(struct network *net)
 {
     struct tangle t = {0};
-    struct flow *todo = net->stale;
+    struct network_flow *todo = net->stale;
     net->stale = NULL;
     while (todo) { /* a flow that is found lends `next` to the list of what is to be looked at */
-        struct flow *flow = todo;
+        struct network_flow *flow = todo;
         todo = flow->next;
         if (flow->found)
             continue;
         add_flow(&t, flow);
         for (int i = 0; i < flow->n; i++) {
-            struct side *side = &net->side[flow->use[i].side];
-            if (side->seen)
+            struct network_port *port = &net->port[flow->use[i].port];
+            if (port->seen)
                 continue;
-            side->seen = true;
-            side->next = t.sides;
-            t.sides = side;
-            for (struct network_use *u = side->first; u; u = u->next) {
+            port->seen = true;
+            port->next = t.ports;
+            t.ports = port;
+            for (struct network_use *u = port->first; u; u = u->next) {
                 if (u->flow->found || u->flow->stale)
                     continue; /* stale ones are in the list */
                 u->flow->stale = true;
@@ -245,13 +247,13 @@ static struct tangle find_tangle(struct network *net)
 }
 
 /* Bytes that are still to go, now. */
-static void bring_up(struct network *net, struct tangle *t)
+static void update_bytes_left(struct network *net, struct tangle *t)
 {
-    for (struct flow *f = t->flows; f; f = f->next) {
+    for (struct network_flow *f = t->flows; f; f = f->next) {
         f->left = fmax(0, f->left - f->rate * (net->now - f->since));
         f->since = net->now;
     }
-    for (struct side *s = t->sides; s; s = s->next) {
+    for (struct network_port *s = t->ports; s; s = s->next) {
         s->spare = s->capacity;
         s->streams = 0;
         s->open = 0;
@@ -263,11 +265,11 @@ static void bring_up(struct network *net, struct tangle *t)
 }
 
 /* The side that is full first when all streams that have no rate yet get faster alike. */
-static struct side *first_full(const struct tangle *t, double *rate)
+static struct network_port *first_full(const struct tangle *t, double *rate)
 {
-    struct side *full = NULL;
+    struct network_port *full = NULL;
     *rate = INFINITY;
-    for (struct side *s = t->sides; s; s = s->next)
+    for (struct network_port *s = t->ports; s; s = s->next)
         if (s->open && s->spare / s->streams < *rate) {
             full = s;
             *rate = s->spare / s->streams;
@@ -276,12 +278,12 @@ static struct side *first_full(const struct tangle *t, double *rate)
 }
 
 /* Its share is taken from every side that it goes through. */
-static void give(struct network *net, struct flow *flow, double rate)
+static void give_rate(struct network *net, struct network_flow *flow, double rate)
 {
     flow->found = flow->stale = false;
     set_rate(net, flow, rate);
     for (int i = 0; i < flow->n; i++) {
-        struct side *s = &net->side[flow->use[i].side];
+        struct network_port *s = &net->port[flow->use[i].port];
         s->spare = fmax(0, s->spare - flow->use[i].streams * rate);
         s->streams -= flow->use[i].streams;
         s->open--;
@@ -291,13 +293,13 @@ static void give(struct network *net, struct flow *flow, double rate)
 static void share_out(struct network *net)
 {
     struct tangle t = find_tangle(net);
-    bring_up(net, &t);
+    update_bytes_left(net, &t);
     double rate;
-    for (struct side *full; (full = first_full(&t, &rate));)
+    for (struct network_port *full; (full = first_full(&t, &rate));)
         for (struct network_use *u = full->first; u; u = u->next)
             if (u->flow->found)
-                give(net, u->flow, rate);
-    for (struct side *s = t.sides; s; s = s->next)
+                give_rate(net, u->flow, rate);
+    for (struct network_port *s = t.ports; s; s = s->next)
         s->seen = false;
 }
 
@@ -316,20 +318,20 @@ double network_next(struct network *net)
 void network_end_next(struct network *net)
 {
     const double end = network_next(net);
-    struct flow *flow = net->heap[0];
+    struct network_flow *flow = net->heap[0];
     assert(net->flows && end >= net->now);
     net->now = end;
-    struct flow *last = net->heap[--net->flows];
+    struct network_flow *last = net->heap[--net->flows];
     if (last != flow) {
-        put(net, last, 0);
-        sink(net, last);
+        place_flow(net, last, 0);
+        sink_flow(net, last);
     }
     for (int i = 0; i < flow->n; i++) {
         struct network_use *use = &flow->use[i];
         if ((*use->link = use->next))
             use->next->link = use->link;
-        if (net->side[use->side].first)
-            mark_stale(net, net->side[use->side].first->flow);
+        if (net->port[use->port].first)
+            mark_stale(net, net->port[use->port].first->flow);
     }
     flow->ended(flow, end);
 }

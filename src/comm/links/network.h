@@ -22,17 +22,17 @@ struct network;
 
 /* A side that a flow goes through, with how many of its streams. */
 struct network_use {
-    int side;
+    int port;
     double streams;
-    struct flow *flow; /* the network's */
+    struct network_flow *flow; /* the network's */
     struct network_use *next, **link;
 };
 
 /* The caller's memory, untouched by it from network_start until it has ended. */
-struct flow {
+struct network_flow {
     struct network_use *use; /* (n) */
     int n;
-    void (*ended)(struct flow *flow, double time); /* may start flows; not NULL */
+    void (*ended)(struct network_flow *flow, double time); /* may start flows; not NULL */
     /* The network's: */
     double left, since, rate; /* bytes of each stream to go at a time, and how fast */
     double end;
@@ -40,7 +40,7 @@ struct flow {
     int place;      /* in the heap */
     bool stale;     /* its rate is to be found */
     bool found;
-    struct flow *next;
+    struct network_flow *next;
 };
 
 /* `node[r]`: where worker r of `workers` runs. */
@@ -50,22 +50,22 @@ void network_close(struct network *net); /* NULL is fine */
 
 /* The two sides that worker `from`'s messages to `to` go through, -1: none, since nothing limits
  * it, and their latency. */
-struct hop {
-    int side[2];
+struct network_hop {
+    int port[2];
     double latency;
 };
-struct hop network_hop(const struct network *net, int from, int to);
+struct network_hop network_hop(const struct network *net, int from, int to);
 
 /* Bytes a second. */
-double network_capacity(const struct network *net, int side);
-int network_sides(const struct network *net);
+double network_capacity(const struct network *net, int port);
+int network_ports(const struct network *net);
 
 /* Room for one more flow, so that the next network_start cannot fail. */
 enum sotto_status network_reserve(struct network *net);
 
 /* `bytes` on each stream, from `now` on. There is room for as many flows as have been reserved, and
  * for one when one has ended. */
-void network_start(struct network *net, struct flow *flow, double bytes, double now);
+void network_start(struct network *net, struct network_flow *flow, double bytes, double now);
 
 /* The latest time that it has been told of. */
 double network_time(const struct network *net);

@@ -5,182 +5,184 @@
 #include <stdlib.h>
 #include <string.h>
 
-void way_open(struct way *way, struct network *net, const int *worker, const int *node, int size)
+void route_open(struct route *route, struct network *net, const int *worker, const int *node,
+                int size)
 {
-    *way =
-        (struct way){.net = net, .worker = worker, .size = size, .layout = layout_of(node, size)};
-    way->uneven = way->layout.nodes == 1 && node[0] != node[size - 1];
+    *route =
+        (struct route){.net = net, .worker = worker, .size = size, .layout = layout_of(node, size)};
+    route->uneven = route->layout.nodes == 1 && node[0] != node[size - 1];
 }
 
-void way_close(struct way *way)
+void route_close(struct route *route)
 {
-    for (int i = 0; i < WAY_KINDS; i++) {
-        free(way->hops[i].use);
-        free(way->hops[i].hop);
-        free(way->hops[i].previous);
+    for (int i = 0; i < ROUTE_KINDS; i++) {
+        free(route->hops[i].use);
+        free(route->hops[i].hop);
+        free(route->hops[i].previous);
     }
-    *way = (struct way){0};
+    *route = (struct route){0};
 }
 
-static struct hop hop_between(const struct way *way, int from, int to)
+static struct network_hop hop_between(const struct route *route, int from, int to)
 {
-    return network_hop(way->net, way->worker[from], way->worker[to]);
+    return network_hop(route->net, route->worker[from], route->worker[to]);
 }
 
 /* To whom a rank passes; -1: to nobody. */
-static int next_of(const struct way *way, enum way_kind kind, int rank, int root)
+static int next_of(const struct route *route, enum route_kind kind, int rank, int root)
 {
-    const struct layout l = way->layout;
+    const struct layout l = route->layout;
     const int node = rank / l.each, place = rank % l.each;
-    if (kind == WAY_INSIDE)
+    if (kind == ROUTE_INSIDE)
         return node * l.each + (place + 1) % l.each;
-    if (kind == WAY_ACROSS)
+    if (kind == ROUTE_ACROSS)
         return (node + 1) % l.nodes * l.each + place;
-    const int next = (rank + 1) % way->size;
-    return kind == WAY_CHAIN && next == root ? -1 : next;
+    const int next = (rank + 1) % route->size;
+    return kind == ROUTE_CHAIN && next == root ? -1 : next;
 }
 
-static void load_hop(const struct way *way, double *load, int from, int to, double streams)
+static void load_hop(const struct route *route, double *load, int from, int to, double streams)
 {
-    const struct hop hop = hop_between(way, from, to);
+    const struct network_hop hop = hop_between(route, from, to);
     for (int i = 0; i < 2; i++)
-        if (hop.side[i] >= 0)
-            load[hop.side[i]] += streams;
+        if (hop.port[i] >= 0)
+            load[hop.port[i]] += streams;
 }
 
 /* What a stream gets on a hop beside the others of `load`. */
-static double hop_rate(const struct way *way, const double *load, int from, int to)
+static double hop_rate(const struct route *route, const double *load, int from, int to)
 {
-    const struct hop hop = hop_between(way, from, to);
+    const struct network_hop hop = hop_between(route, from, to);
     double rate = INFINITY;
     for (int i = 0; i < 2; i++)
-        if (hop.side[i] >= 0)
-            rate = fmin(rate, network_capacity(way->net, hop.side[i]) / load[hop.side[i]]);
+        if (hop.port[i] >= 0)
+            rate = fmin(rate, network_capacity(route->net, hop.port[i]) / load[hop.port[i]]);
     return rate;
 }
 
 /* Hops that differ are kept one by one, to find how the slow ones hold up the others. */
-static enum sotto_status keep_hops(const struct way *way, struct way_hops *h, enum way_kind kind,
-                                   const double *load)
+static enum sotto_status keep_hops(const struct route *route, struct route_hops *h,
+                                   enum route_kind kind, const double *load)
 {
-    const size_t n = (size_t)way->size;
+    const size_t n = (size_t)route->size;
     h->hop = calloc(4 * n, sizeof *h->hop);
     h->previous = calloc(n, sizeof *h->previous);
     if (!h->hop || !h->previous)
-        return fail(SOTTO_ENOMEM, "no memory for the ring of %d workers", way->size);
-    for (int r = 0; r < way->size; r++) {
-        const int next = next_of(way, kind, r, h->root);
+        return fail(SOTTO_ENOMEM, "no memory for the ring of %d workers", route->size);
+    for (int r = 0; r < route->size; r++) {
+        const int next = next_of(route, kind, r, h->root);
         h->previous[next] = r;
-        h->hop[r] = 1 / hop_rate(way, load, r, next);
-        h->hop[way->size + r] = hop_between(way, r, next).latency;
+        h->hop[r] = 1 / hop_rate(route, load, r, next);
+        h->hop[route->size + r] = hop_between(route, r, next).latency;
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status keep_uses(const struct way *way, struct way_hops *h, const double *load)
+static enum sotto_status keep_uses(const struct route *route, struct route_hops *h,
+                                   const double *load)
 {
-    const int sides = network_sides(way->net);
+    const int ports = network_ports(route->net);
     h->n = 0;
-    for (int i = 0; i < sides; i++)
+    for (int i = 0; i < ports; i++)
         h->n += load[i] > 0;
     h->use = calloc((size_t)h->n + 1, sizeof *h->use);
     if (!h->use)
-        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", way->size);
-    for (int i = 0, n = 0; i < sides; i++)
+        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", route->size);
+    for (int i = 0, n = 0; i < ports; i++)
         if (load[i] > 0)
-            h->use[n++] = (struct network_use){.side = i, .streams = load[i]};
+            h->use[n++] = (struct network_use){.port = i, .streams = load[i]};
     return SOTTO_OK;
 }
 
-static void load_hops(const struct way *way, enum way_kind kind, int root, double *load)
+static void load_hops(const struct route *route, enum route_kind kind, int root, double *load)
 {
-    for (int r = 0; r < way->size; r++) {
-        if (kind != WAY_DIRECT && next_of(way, kind, r, root) >= 0)
-            load_hop(way, load, r, next_of(way, kind, r, root), 1);
-        for (int to = 0; to < way->size && kind == WAY_DIRECT; to++)
+    for (int r = 0; r < route->size; r++) {
+        if (kind != ROUTE_DIRECT && next_of(route, kind, r, root) >= 0)
+            load_hop(route, load, r, next_of(route, kind, r, root), 1);
+        for (int to = 0; to < route->size && kind == ROUTE_DIRECT; to++)
             if (to != r) /* each takes its turn */
-                load_hop(way, load, r, to, 1.0 / (way->size - 1));
+                load_hop(route, load, r, to, 1.0 / (route->size - 1));
     }
 }
 
 /* The slowest hop and the longest latency, and whether all are alike. */
-static void measure_hops(const struct way *way, struct way_hops *h, enum way_kind kind,
+static void measure_hops(const struct route *route, struct route_hops *h, enum route_kind kind,
                          const double *load)
 {
     h->rate = INFINITY;
     h->latency = 0;
     h->even = true;
-    for (int r = 0; r < way->size; r++) {
-        const int next = next_of(way, kind, r, h->root);
+    for (int r = 0; r < route->size; r++) {
+        const int next = next_of(route, kind, r, h->root);
         if (next < 0)
             continue;
-        const double rate = hop_rate(way, load, r, next),
-                     latency = hop_between(way, r, next).latency;
+        const double rate = hop_rate(route, load, r, next),
+                     latency = hop_between(route, r, next).latency;
         if (r > 0)
             h->even &= rate == h->rate && latency == h->latency;
         h->rate = fmin(h->rate, rate);
-        h->latency = kind == WAY_CHAIN ? h->latency + latency : fmax(h->latency, latency);
+        h->latency = kind == ROUTE_CHAIN ? h->latency + latency : fmax(h->latency, latency);
     }
 }
 
-static enum sotto_status find_hops(struct way *way, enum way_kind kind, int root,
-                                   struct way_hops **out)
+static enum sotto_status find_hops(struct route *route, enum route_kind kind, int root,
+                                   struct route_hops **out)
 {
-    struct way_hops *h = *out = &way->hops[kind];
+    struct route_hops *h = *out = &route->hops[kind];
     if (h->made && h->root == root)
         return SOTTO_OK;
     free(h->use);
-    *h = (struct way_hops){.root = root};
-    double *load = calloc((size_t)network_sides(way->net), sizeof *load);
+    *h = (struct route_hops){.root = root};
+    double *load = calloc((size_t)network_ports(route->net), sizeof *load);
     if (!load)
-        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", way->size);
-    load_hops(way, kind, root, load);
-    measure_hops(way, h, kind, load);
+        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", route->size);
+    load_hops(route, kind, root, load);
+    measure_hops(route, h, kind, load);
     enum sotto_status st;
-    TRY_DONE(keep_uses(way, h, load));
+    TRY_DONE(keep_uses(route, h, load));
     for (int i = 0; i < h->n; i++) /* also those that only `direct` goes through */
-        h->rate = fmin(h->rate, network_capacity(way->net, h->use[i].side) / h->use[i].streams);
-    if (!h->even && kind < WAY_CHAIN)
-        TRY_DONE(keep_hops(way, h, kind, load));
+        h->rate = fmin(h->rate, network_capacity(route->net, h->use[i].port) / h->use[i].streams);
+    if (!h->even && kind < ROUTE_CHAIN)
+        TRY_DONE(keep_hops(route, h, kind, load));
     h->made = true;
 done:
     free(load);
     return st;
 }
 
-static struct way_known *look_up(struct way *way, int what, int n, double bytes)
+static struct route_known *look_up_seconds(struct route *route, int what, int n, double bytes)
 {
-    for (size_t i = 0; i < sizeof way->known / sizeof *way->known; i++) {
-        struct way_known *k = &way->known[i];
+    for (size_t i = 0; i < sizeof route->known / sizeof *route->known; i++) {
+        struct route_known *k = &route->known[i];
         if (k->what == what && k->n == n && k->bytes == bytes)
             return k;
     }
     return NULL;
 }
 
-static double remember(struct way *way, int what, int n, double bytes, double seconds)
+static double remember_seconds(struct route *route, int what, int n, double bytes, double seconds)
 {
-    way->known[way->next_known] = (struct way_known){what, n, bytes, seconds};
-    way->next_known = (way->next_known + 1) % (int)(sizeof way->known / sizeof *way->known);
+    route->known[route->next_known] = (struct route_known){what, n, bytes, seconds};
+    route->next_known = (route->next_known + 1) % (int)(sizeof route->known / sizeof *route->known);
     return seconds;
 }
 
-static double over_rate(double bytes, double rate)
+static double seconds_at_rate(double bytes, double rate)
 {
     return bytes > 0 ? bytes / rate : 0; /* at an infinite rate: 0 */
 }
 
 /* Seconds until all ranks have done their steps around a ring. A rank begins one when it has passed
  * on the block before and the one from the previous rank has come. */
-static double ring_steps(struct way *way, enum way_kind kind, int steps, double block)
+static double ring_steps(struct route *route, enum route_kind kind, int steps, double block)
 {
-    struct way_hops *h = &way->hops[kind];
+    struct route_hops *h = &route->hops[kind];
     if (h->even)
-        return steps * (over_rate(block, h->rate) + h->latency);
-    const struct way_known *known = look_up(way, 1 + (int)kind, steps, block);
+        return steps * (seconds_at_rate(block, h->rate) + h->latency);
+    const struct route_known *known = look_up_seconds(route, 1 + (int)kind, steps, block);
     if (known)
         return known->seconds;
-    const int n = way->size;
+    const int n = route->size;
     const double *pace = h->hop, *latency = h->hop + n;
     double *time = h->hop + 2 * n, *come = h->hop + 3 * n, last = 0;
     memset(time, 0, (size_t)n * sizeof *time);
@@ -194,147 +196,148 @@ static double ring_steps(struct way *way, enum way_kind kind, int steps, double 
     }
     for (int r = 0; r < n; r++)
         last = fmax(last, time[r]);
-    return remember(way, 1 + (int)kind, steps, block, last);
+    return remember_seconds(route, 1 + (int)kind, steps, block, last);
 }
 
 /* A round in which ranks send `bytes` each at once, rank r to r + distance; of a tree only those
  * that are a multiple of twice the distance from the root, and have that many behind them. */
-struct round {
+struct route_round {
     int distance;
     double bytes;
     bool tree;
     int root;
 };
 
-static bool takes_part(const struct way *way, const struct round *round, int rank)
+static bool takes_part(const struct route *route, const struct route_round *round, int rank)
 {
-    const int from_root = (rank - round->root + way->size) % way->size;
+    const int from_root = (rank - round->root + route->size) % route->size;
     return !round->tree ||
-           (from_root % (2 * round->distance) == 0 && from_root + round->distance < way->size);
+           (from_root % (2 * round->distance) == 0 && from_root + round->distance < route->size);
 }
 
-static double round_seconds(const struct way *way, const struct round *round, double *load)
+static double round_seconds(const struct route *route, const struct route_round *round,
+                            double *load)
 {
-    const int n = way->size, ahead = (round->distance % n + n) % n;
+    const int n = route->size, ahead = (round->distance % n + n) % n;
     double slowest = 0;
-    memset(load, 0, (size_t)network_sides(way->net) * sizeof *load);
+    memset(load, 0, (size_t)network_ports(route->net) * sizeof *load);
     for (int r = 0; r < n; r++)
-        if (takes_part(way, round, r))
-            load_hop(way, load, r, (r + ahead) % n, 1);
+        if (takes_part(route, round, r))
+            load_hop(route, load, r, (r + ahead) % n, 1);
     for (int r = 0; r < n; r++) {
-        if (!takes_part(way, round, r))
+        if (!takes_part(route, round, r))
             continue;
         const int to = (r + ahead) % n;
-        slowest = fmax(slowest, hop_between(way, r, to).latency +
-                                    over_rate(round->bytes, hop_rate(way, load, r, to)));
+        slowest = fmax(slowest, hop_between(route, r, to).latency +
+                                    seconds_at_rate(round->bytes, hop_rate(route, load, r, to)));
     }
     return slowest;
 }
 
 /* Broadcast: a binomial tree, the farthest first. Barrier: everybody hears of all others in rounds
  * of doubling distance. Otherwise: blocks of `bytes` gathered likewise, from the ranks behind. */
-static enum sotto_status rounds_seconds(struct way *way, enum comm_call call, double bytes,
+static enum sotto_status rounds_seconds(struct route *route, enum comm_call call, double bytes,
                                         int root, double *seconds)
 {
     const int what = -1 - (int)call;
-    const struct way_known *known = look_up(way, what, root, bytes);
+    const struct route_known *known = look_up_seconds(route, what, root, bytes);
     if (known) {
         *seconds = known->seconds;
         return SOTTO_OK;
     }
-    double *load = calloc((size_t)network_sides(way->net), sizeof *load), sum = 0;
+    double *load = calloc((size_t)network_ports(route->net), sizeof *load), sum = 0;
     if (!load)
-        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", way->size);
-    for (int d = 1; d < way->size; d *= 2) {
-        struct round round = {.distance = d, .bytes = bytes, .root = root};
+        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", route->size);
+    for (int d = 1; d < route->size; d *= 2) {
+        struct route_round round = {.distance = d, .bytes = bytes, .root = root};
         if (call == COMM_BROADCAST)
             round.tree = true;
         else if (call != COMM_BARRIER) {
             round.distance = -d;
-            round.bytes = bytes * (d < way->size - d ? d : way->size - d);
+            round.bytes = bytes * (d < route->size - d ? d : route->size - d);
         }
-        sum += round_seconds(way, &round, load);
+        sum += round_seconds(route, &round, load);
     }
     free(load);
-    *seconds = remember(way, what, root, bytes, sum);
+    *seconds = remember_seconds(route, what, root, bytes, sum);
     return SOTTO_OK;
 }
 
 /* The legs, with how many steps each and with which blocks. */
-struct plan {
+struct route_plan {
     int legs;
     struct {
-        enum way_kind kind;
+        enum route_kind kind;
         int steps;
         double block;
-    } leg[WAY_LEGS];
+    } leg[ROUTE_LEGS];
 };
 
-static void add_leg(struct plan *p, enum way_kind kind, int steps, double block)
+static void add_leg(struct route_plan *p, enum route_kind kind, int steps, double block)
 {
     p->leg[p->legs].kind = kind;
     p->leg[p->legs].steps = steps;
     p->leg[p->legs++].block = block;
 }
 
-static struct plan plan_of(const struct way *way, struct way_call c)
+static struct route_plan plan_legs(const struct route *route, struct route_call c)
 {
-    const struct layout l = way->layout;
-    const double block = c.bytes / way->size;
+    const struct layout l = route->layout;
+    const double block = c.bytes / route->size;
     const bool level = l.nodes == 1 || l.each == 1, sums = c.call != COMM_ALLGATHER,
                gathers = c.call != COMM_REDUCE_SCATTER;
-    struct plan p = {0};
+    struct route_plan p = {0};
     if (c.call == COMM_BROADCAST) {
-        add_leg(&p, WAY_CHAIN, 1, c.bytes);
-    } else if (level && !(c.bf16 && sums && way->uneven)) {
-        add_leg(&p, WAY_RING, (sums + gathers) * (way->size - 1), block);
+        add_leg(&p, ROUTE_CHAIN, 1, c.bytes);
+    } else if (level && !(c.bf16 && sums && route->uneven)) {
+        add_leg(&p, ROUTE_RING, (sums + gathers) * (route->size - 1), block);
     } else if (level) {
-        add_leg(&p, WAY_DIRECT, way->size - 1, block);
+        add_leg(&p, ROUTE_DIRECT, route->size - 1, block);
         if (gathers)
-            add_leg(&p, WAY_RING, way->size - 1, block);
+            add_leg(&p, ROUTE_RING, route->size - 1, block);
     } else {
         if (sums) {
-            add_leg(&p, WAY_INSIDE, l.each - 1, block * l.nodes);
-            add_leg(&p, WAY_ACROSS, l.nodes - 1, block);
+            add_leg(&p, ROUTE_INSIDE, l.each - 1, block * l.nodes);
+            add_leg(&p, ROUTE_ACROSS, l.nodes - 1, block);
         }
         if (gathers) {
-            add_leg(&p, WAY_ACROSS, l.nodes - 1, block);
-            add_leg(&p, WAY_INSIDE, l.each - 1, block * l.nodes);
+            add_leg(&p, ROUTE_ACROSS, l.nodes - 1, block);
+            add_leg(&p, ROUTE_INSIDE, l.each - 1, block * l.nodes);
         }
     }
     return p;
 }
 
 /* Whether the call goes in rounds, and of which blocks. */
-static bool goes_in_rounds(const struct way *way, struct way_call c, double *block)
+static bool goes_in_rounds(const struct route *route, struct route_call c, double *block)
 {
-    const double each = c.call == COMM_ALLGATHER ? c.bytes / way->size : c.bytes;
+    const double each = c.call == COMM_ALLGATHER ? c.bytes / route->size : c.bytes;
     *block = each;
     if (c.call == COMM_REDUCE_SCATTER)
         return false;
-    return c.call == COMM_BARRIER || each * way->size <= COMM_SMALL;
+    return c.call == COMM_BARRIER || each * route->size <= COMM_SMALL;
 }
 
-static enum sotto_status find_legs(struct trip *trip, struct way *way, struct way_call call)
+static enum sotto_status find_legs(struct trip *trip, struct route *route, struct route_call call)
 {
     double block;
-    trip->way = way;
+    trip->route = route;
     trip->legs = trip->at = 0;
     trip->rest = 0;
-    if (way->size == 1)
+    if (route->size == 1)
         return SOTTO_OK;
-    if (goes_in_rounds(way, call, &block))
-        return rounds_seconds(way, call.call, block, call.root, &trip->rest);
-    const struct plan p = plan_of(way, call);
+    if (goes_in_rounds(route, call, &block))
+        return rounds_seconds(route, call.call, block, call.root, &trip->rest);
+    const struct route_plan p = plan_legs(route, call);
     for (int i = 0; i < p.legs; i++) {
-        const enum way_kind kind = p.leg[i].kind;
+        const enum route_kind kind = p.leg[i].kind;
         const double bytes = p.leg[i].steps * p.leg[i].block;
-        struct way_hops *h;
-        TRY(find_hops(way, kind, kind == WAY_CHAIN ? call.root : 0, &h));
-        trip->leg[trip->legs++] = (struct way_leg){kind, bytes};
-        if (kind < WAY_CHAIN)
-            trip->rest += fmax(0, ring_steps(way, kind, p.leg[i].steps, p.leg[i].block) -
-                                      over_rate(bytes, h->rate));
+        struct route_hops *h;
+        TRY(find_hops(route, kind, kind == ROUTE_CHAIN ? call.root : 0, &h));
+        trip->leg[trip->legs++] = (struct route_leg){kind, bytes};
+        if (kind < ROUTE_CHAIN)
+            trip->rest += fmax(0, ring_steps(route, kind, p.leg[i].steps, p.leg[i].block) -
+                                      seconds_at_rate(bytes, h->rate));
         else
             trip->rest += p.leg[i].steps * h->latency;
     }
@@ -342,34 +345,35 @@ static enum sotto_status find_legs(struct trip *trip, struct way *way, struct wa
 }
 
 /* A flow has ended: the next leg, or the end. */
-static void go_on(struct flow *flow, double time)
+static void start_next_leg(struct network_flow *flow, double time)
 {
     struct trip *trip = (struct trip *)flow; /* its first member */
     if (trip->at == trip->legs) {
         trip->over(trip, time + trip->rest);
         return;
     }
-    const struct way_leg leg = trip->leg[trip->at++];
-    flow->use = trip->way->hops[leg.kind].use;
-    flow->n = trip->way->hops[leg.kind].n;
-    flow->ended = go_on;
-    network_start(trip->way->net, flow, leg.bytes, time);
+    const struct route_leg leg = trip->leg[trip->at++];
+    flow->use = trip->route->hops[leg.kind].use;
+    flow->n = trip->route->hops[leg.kind].n;
+    flow->ended = start_next_leg;
+    network_start(trip->route->net, flow, leg.bytes, time);
 }
 
-enum sotto_status trip_start(struct trip *trip, struct way *way, struct way_call call, double now)
+enum sotto_status trip_start(struct trip *trip, struct route *route, struct route_call call,
+                             double now)
 {
-    TRY(network_reserve(way->net));
-    TRY(find_legs(trip, way, call));
-    go_on(&trip->flow, now);
+    TRY(network_reserve(route->net));
+    TRY(find_legs(trip, route, call));
+    start_next_leg(&trip->flow, now);
     return SOTTO_OK;
 }
 
-enum sotto_status way_seconds(struct way *way, struct way_call call, double *seconds)
+enum sotto_status route_seconds(struct route *route, struct route_call call, double *seconds)
 {
     struct trip trip;
-    TRY(find_legs(&trip, way, call));
+    TRY(find_legs(&trip, route, call));
     *seconds = trip.rest;
     for (int i = 0; i < trip.legs; i++)
-        *seconds += over_rate(trip.leg[i].bytes, way->hops[trip.leg[i].kind].rate);
+        *seconds += seconds_at_rate(trip.leg[i].bytes, route->hops[trip.leg[i].kind].rate);
     return SOTTO_OK;
 }

@@ -16,10 +16,10 @@
 #include "comm/layout.h"
 #include "comm/links/network.h"
 
-enum way_kind { WAY_RING, WAY_INSIDE, WAY_ACROSS, WAY_CHAIN, WAY_DIRECT, WAY_KINDS };
+enum route_kind { ROUTE_RING, ROUTE_INSIDE, ROUTE_ACROSS, ROUTE_CHAIN, ROUTE_DIRECT, ROUTE_KINDS };
 
 /* The hops of one kind, made when they are first asked for. */
-struct way_hops {
+struct route_hops {
     struct network_use *use; /* (n): the sides that they go through together */
     int n;
     double rate;    /* bytes a second and hop when nothing else flows; INFINITY: no limit */
@@ -30,14 +30,14 @@ struct way_hops {
     int *previous; /* (size) likewise: who passes to a rank */
 };
 
-struct way {
+struct route {
     struct network *net;
     const int *worker; /* (size) its ranks among the network's workers */
     int size;
     struct layout layout;
     bool uneven; /* several nodes, but no even layout */
-    struct way_hops hops[WAY_KINDS];
-    struct way_known { /* what was worked out last */
+    struct route_hops hops[ROUTE_KINDS];
+    struct route_known { /* what was worked out last */
         int what, n;
         double bytes, seconds;
     } known[8];
@@ -45,36 +45,38 @@ struct way {
 };
 
 /* `node`: of its ranks. */
-void way_open(struct way *way, struct network *net, const int *worker, const int *node, int size);
-void way_close(struct way *way);
+void route_open(struct route *route, struct network *net, const int *worker, const int *node,
+                int size);
+void route_close(struct route *route);
 
 /* A collective of `bytes` in all: the whole vector that is summed or gathered, or a message. */
-struct way_call {
+struct route_call {
     enum comm_call call;
     double bytes;
     bool bf16; /* sums of them are not passed on */
     int root;  /* of a broadcast */
 };
 
-enum { WAY_LEGS = 4 };
+enum { ROUTE_LEGS = 4 };
 
 /* A collective under way; one at a time on a way. */
 struct trip {
-    struct flow flow;
-    struct way_leg {
-        enum way_kind kind;
+    struct network_flow flow;
+    struct route_leg {
+        enum route_kind kind;
         double bytes; /* on each hop */
-    } leg[WAY_LEGS];
-    struct way *way;
+    } leg[ROUTE_LEGS];
+    struct route *route;
     int legs, at;
     double rest; /* seconds after the last flow */
     void (*over)(struct trip *trip, double time);
 };
 
 /* Calls `over` when it ends: later, or at once where nothing limits it. */
-enum sotto_status trip_start(struct trip *trip, struct way *way, struct way_call call, double now);
+enum sotto_status trip_start(struct trip *trip, struct route *route, struct route_call call,
+                             double now);
 
 /* How long it takes when nothing else flows. */
-enum sotto_status way_seconds(struct way *way, struct way_call call, double *seconds);
+enum sotto_status route_seconds(struct route *route, struct route_call call, double *seconds);
 
 #endif

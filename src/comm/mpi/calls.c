@@ -9,15 +9,11 @@ enum { PACKED = 32 << 20 }; /* bytes of a piece of a vector that is too long for
 
 enum { GREETED = 64 << 10 }; /* bytes of a call that a barrier beside it costs nothing against */
 
-static struct mpi_member *member(struct comm *c)
-{
-    return (struct mpi_member *)c;
-}
-
 /* The same for calls that end on no rank before all have come: when they had is told by a barrier
  * beside the call where it is large. A small one is little but waiting: what it takes longer than
  * the quickest so far. */
-static enum sotto_status meet(struct mpi_member *m, enum comm_call call, size_t count, size_t unit)
+static enum sotto_status open_collective(struct mpi_member *m, enum comm_call call, size_t count,
+                                         size_t unit)
 {
     TRY(mpi_open_call(m, call, count, unit, 0));
     if (count * unit < GREETED)
@@ -27,7 +23,7 @@ static enum sotto_status meet(struct mpi_member *m, enum comm_call call, size_t 
     return SOTTO_OK;
 }
 
-static enum sotto_status part(struct mpi_member *m, size_t bytes)
+static enum sotto_status close_collective(struct mpi_member *m, size_t bytes)
 {
     if (bytes >= GREETED)
         return mpi_met(m);
@@ -47,12 +43,12 @@ void mpi_add_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
         sum[i] = bf16_round(bf16_widen(x[i]) + bf16_widen(sum[i]));
 }
 
-static MPI_Datatype type_of(struct view x)
+static MPI_Datatype mpi_type_of(struct view x)
 {
     return x.type == DTYPE_F32 ? MPI_FLOAT : MPI_UINT16_T;
 }
 
-static MPI_Op op_of(const struct mpi_member *m, struct view x)
+static MPI_Op mpi_sum_of(const struct mpi_member *m, struct view x)
 {
     return x.type == DTYPE_F32 ? MPI_SUM : m->shared->add_bf16;
 }
@@ -60,25 +56,25 @@ static MPI_Op op_of(const struct mpi_member *m, struct view x)
 static enum sotto_status native_allreduce(struct comm *c, struct view y, struct view x,
                                           size_t count)
 {
-    struct mpi_member *m = member(c);
-    TRY(meet(m, COMM_ALLREDUCE, count, dtype_size(x.type)));
+    struct mpi_member *m = mpi_member_of(c);
+    TRY(open_collective(m, COMM_ALLREDUCE, count, dtype_size(x.type)));
     for (size_t at = 0; at < count; at += m->shared->largest) {
         const void *from = y.data == x.data ? MPI_IN_PLACE : view_at(x, at).data;
         MPI_DO(m, "allreduce", MPI_Iallreduce, from, view_at(y, at).data, mpi_piece(m, count, at),
-               type_of(x), op_of(m, x), m->comm);
+               mpi_type_of(x), mpi_sum_of(m, x), m->comm);
     }
-    return part(m, count * dtype_size(x.type));
+    return close_collective(m, count * dtype_size(x.type));
 }
 
 /* Vectors that are too long for one call go piece after piece, each of all blocks, packed side by
  * side: so all ranks send and receive all the time, as with one call. */
-struct packing {
+struct mpi_packing {
     char *room;
     size_t each, longest; /* elements of a block in a piece; of the longest block */
 };
 
 static enum sotto_status open_packing(struct mpi_member *m, size_t count, size_t unit,
-                                      size_t largest, struct packing *out)
+                                      size_t largest, struct mpi_packing *out)
 {
     const size_t size = (size_t)m->base.size;
     const size_t most = largest < PACKED / unit ? largest : PACKED / unit;
@@ -89,8 +85,8 @@ static enum sotto_status open_packing(struct mpi_member *m, size_t count, size_t
 }
 
 /* How many bytes of each block are in the piece at `at`, and where they lie in the room. */
-static void lay_out(struct mpi_member *m, const struct packing *p, size_t count, size_t unit,
-                    size_t at)
+static void lay_out_pieces(struct mpi_member *m, const struct mpi_packing *p, size_t count,
+                           size_t unit, size_t at)
 {
     int place = 0;
     for (int r = 0; r < m->base.size; r++) {
@@ -111,17 +107,17 @@ static enum sotto_status reduce_pieces(struct mpi_member *m, struct view y, stru
                                        size_t count)
 {
     const size_t unit = dtype_size(x.type);
-    struct packing p;
+    struct mpi_packing p;
     TRY(open_packing(m, count, unit, m->shared->largest, &p));
     for (size_t at = 0; at < p.longest; at += p.each) {
-        lay_out(m, &p, count, unit, at);
+        lay_out_pieces(m, &p, count, unit, at);
         for (int r = 0; r < m->base.size; r++) {
             memcpy(p.room + m->displs[r], view_at(x, block_begin(m, count, r) + at).data,
                    (size_t)m->counts[r]);
             m->counts[r] /= (int)unit;
         }
         MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, p.room, view_at(y, at).data, m->counts,
-               type_of(x), op_of(m, x), m->comm);
+               mpi_type_of(x), mpi_sum_of(m, x), m->comm);
     }
     return SOTTO_OK;
 }
@@ -130,10 +126,10 @@ static enum sotto_status reduce_pieces(struct mpi_member *m, struct view y, stru
 static enum sotto_status gather_pieces(struct mpi_member *m, char *y, size_t count, size_t unit)
 {
     const int rank = m->base.rank;
-    struct packing p;
+    struct mpi_packing p;
     TRY(open_packing(m, count, unit, m->shared->largest / unit, &p));
     for (size_t at = 0; at < p.longest; at += p.each) {
-        lay_out(m, &p, count, unit, at);
+        lay_out_pieces(m, &p, count, unit, at);
         MPI_DO(m, "allgather", MPI_Iallgatherv, y + (block_begin(m, count, rank) + at) * unit,
                m->counts[rank], MPI_BYTE, p.room, m->counts, m->displs, MPI_BYTE, m->comm);
         for (int r = 0; r < m->base.size; r++)
@@ -161,8 +157,8 @@ static enum sotto_status reduce_whole(struct mpi_member *m, struct view y, struc
         struct comm_block b = comm_block(count, c->size, r);
         m->counts[r] = (int)(b.end - b.begin);
     }
-    MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, x.data, sum.data, m->counts, type_of(x),
-           op_of(m, x), m->comm);
+    MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, x.data, sum.data, m->counts, mpi_type_of(x),
+           mpi_sum_of(m, x), m->comm);
     if (sum.data != y.data)
         memcpy(y.data, sum.data, bytes);
     return SOTTO_OK;
@@ -171,14 +167,14 @@ static enum sotto_status reduce_whole(struct mpi_member *m, struct view y, struc
 static enum sotto_status native_reduce_scatter(struct comm *c, struct view y, struct view x,
                                                size_t count)
 {
-    struct mpi_member *m = member(c);
+    struct mpi_member *m = mpi_member_of(c);
     size_t unit = dtype_size(x.type);
-    TRY(meet(m, COMM_REDUCE_SCATTER, count, unit));
+    TRY(open_collective(m, COMM_REDUCE_SCATTER, count, unit));
     if (count > m->shared->largest)
         TRY(reduce_pieces(m, y, x, count));
     else
         TRY(reduce_whole(m, y, x, count));
-    return part(m, count * unit);
+    return close_collective(m, count * unit);
 }
 
 static enum sotto_status broadcast_pieces(struct mpi_member *m, void *data, size_t bytes, int root,
@@ -193,15 +189,15 @@ static enum sotto_status broadcast_pieces(struct mpi_member *m, void *data, size
 static enum sotto_status native_allgather(struct comm *c, void *y, const void *x, size_t count,
                                           size_t unit)
 {
-    struct mpi_member *m = member(c);
-    TRY(meet(m, COMM_ALLGATHER, count, unit));
+    struct mpi_member *m = mpi_member_of(c);
+    TRY(open_collective(m, COMM_ALLGATHER, count, unit));
     struct comm_block b = comm_block(count, c->size, c->rank);
     char *mine = count ? (char *)y + b.begin * unit : NULL;
     if (b.end > b.begin && mine != x)
         memmove(mine, x, (b.end - b.begin) * unit);
     if (count * unit > m->shared->largest) {
         TRY(gather_pieces(m, y, count, unit));
-        return part(m, count * unit);
+        return close_collective(m, count * unit);
     }
     for (int r = 0; r < c->size; r++) {
         b = comm_block(count, c->size, r);
@@ -210,43 +206,45 @@ static enum sotto_status native_allgather(struct comm *c, void *y, const void *x
     }
     MPI_DO(m, "allgather", MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_BYTE, y, m->counts, m->displs,
            MPI_BYTE, m->comm);
-    return part(m, count * unit);
+    return close_collective(m, count * unit);
 }
 
 static enum sotto_status native_broadcast(struct comm *c, void *data, size_t bytes, int root)
 {
-    TRY(mpi_open_call(member(c), COMM_BROADCAST, bytes, 1, root));
-    return broadcast_pieces(member(c), data, bytes, root, "broadcast");
+    TRY(mpi_open_call(mpi_member_of(c), COMM_BROADCAST, bytes, 1, root));
+    return broadcast_pieces(mpi_member_of(c), data, bytes, root, "broadcast");
 }
 
 static enum sotto_status native_barrier(struct comm *c)
 {
-    struct mpi_member *m = member(c);
-    TRY(meet(m, COMM_BARRIER, 0, 0));
+    struct mpi_member *m = mpi_member_of(c);
+    TRY(open_collective(m, COMM_BARRIER, 0, 0));
     MPI_DO(m, "barrier", MPI_Ibarrier, m->comm);
-    return part(m, 0);
+    return close_collective(m, 0);
 }
 
-static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
+static enum sotto_status mpi_ring_allreduce(struct comm *c, struct view y, struct view x,
+                                            size_t count)
 {
-    TRY(meet(member(c), COMM_ALLREDUCE, count, dtype_size(x.type)));
-    TRY(ring_allreduce(&member(c)->ring, y, x, count));
-    return part(member(c), count * dtype_size(x.type));
+    TRY(open_collective(mpi_member_of(c), COMM_ALLREDUCE, count, dtype_size(x.type)));
+    TRY(ring_allreduce(&mpi_member_of(c)->ring, y, x, count));
+    return close_collective(mpi_member_of(c), count * dtype_size(x.type));
 }
 
-static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+static enum sotto_status mpi_ring_reduce_scatter(struct comm *c, struct view y, struct view x,
+                                                 size_t count)
 {
-    TRY(meet(member(c), COMM_REDUCE_SCATTER, count, dtype_size(x.type)));
-    TRY(ring_reduce_scatter(&member(c)->ring, y, x, count));
-    return part(member(c), count * dtype_size(x.type));
+    TRY(open_collective(mpi_member_of(c), COMM_REDUCE_SCATTER, count, dtype_size(x.type)));
+    TRY(ring_reduce_scatter(&mpi_member_of(c)->ring, y, x, count));
+    return close_collective(mpi_member_of(c), count * dtype_size(x.type));
 }
 
-static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_t count,
-                                   size_t unit)
+static enum sotto_status mpi_ring_allgather(struct comm *c, void *y, const void *x, size_t count,
+                                            size_t unit)
 {
-    TRY(meet(member(c), COMM_ALLGATHER, count, unit));
-    TRY(ring_allgather(&member(c)->ring, y, x, count, unit));
-    return part(member(c), count * unit);
+    TRY(open_collective(mpi_member_of(c), COMM_ALLGATHER, count, unit));
+    TRY(ring_allgather(&mpi_member_of(c)->ring, y, x, count, unit));
+    return close_collective(mpi_member_of(c), count * unit);
 }
 
 const struct comm_ops mpi_native_calls = {
@@ -260,7 +258,7 @@ const struct comm_ops mpi_native_calls = {
     .reduce_scatter = native_reduce_scatter,
     .allgather = native_allgather,
     .broadcast = native_broadcast,
-    .on_device = mpi_far,
+    .on_device = mpi_collect_on_device,
     .barrier = native_barrier,
 };
 
@@ -273,11 +271,11 @@ const struct comm_ops mpi_ring_calls = {
     .post = mpi_post,
     .recv_any = mpi_recv_any,
     .exchange = mpi_exchange,
-    .allreduce = allreduce,
-    .reduce_scatter = reduce_scatter,
-    .allgather = allgather,
+    .allreduce = mpi_ring_allreduce,
+    .reduce_scatter = mpi_ring_reduce_scatter,
+    .allgather = mpi_ring_allgather,
     .broadcast = native_broadcast,
-    .on_device = mpi_far,
+    .on_device = mpi_collect_on_device,
     .barrier = native_barrier,
 };
 

@@ -8,7 +8,7 @@
 
 enum { CHECKED_CALLS = 4 }; /* of a communicator: the first ones, where programs go apart */
 
-static void describe(char *text, size_t room, const struct mpi_offer *o)
+static void describe_offer(char *text, size_t room, const struct mpi_offer *o)
 {
     if (o->call == COMM_CALLS)
         snprintf(text, room, "split");
@@ -35,8 +35,8 @@ enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine)
             o->root == mine.root)
             continue;
         char here[128], there[128];
-        describe(here, sizeof here, &mine);
-        describe(there, sizeof there, o);
+        describe_offer(here, sizeof here, &mine);
+        describe_offer(there, sizeof there, o);
         return fail(SOTTO_EPEER, "workers call different things: rank %d %s, rank %d %s",
                     m->base.rank, here, r, there);
     }

@@ -16,61 +16,62 @@
 
 #include "base/log.h"
 
-enum { ASK, ANSWER, ENDED };      /* tags */
+enum { LIVENESS_ASKS, LIVENESS_WAITS, LIVENESS_ENDED }; /* tags */
 enum { TICKS = 60, ASKING = 10 }; /* of a rank's patience; how many it asks before it speaks */
 
-enum sotto_status mpi_roll_open(struct mpi_roll *roll, MPI_Comm world, double patience)
+enum sotto_status mpi_liveness_open(struct mpi_liveness *liveness, MPI_Comm world, double patience)
 {
     int size;
     MPI_Comm_size(world, &size);
-    *roll = (struct mpi_roll){.comm = MPI_COMM_NULL, .patience = patience, .size = size};
-    atomic_flag_clear(&roll->taken);
-    roll->waits = calloc((size_t)size, sizeof *roll->waits);
-    roll->named = calloc((size_t)size, sizeof *roll->named);
-    roll->ended = calloc((size_t)size, sizeof *roll->ended);
-    if (!roll->waits || !roll->named || !roll->ended)
+    *liveness = (struct mpi_liveness){.comm = MPI_COMM_NULL, .patience = patience, .size = size};
+    atomic_flag_clear(&liveness->taken);
+    liveness->waits = calloc((size_t)size, sizeof *liveness->waits);
+    liveness->named = calloc((size_t)size, sizeof *liveness->named);
+    liveness->ended = calloc((size_t)size, sizeof *liveness->ended);
+    if (!liveness->waits || !liveness->named || !liveness->ended)
         return fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
-    MPI_Comm_rank(world, &roll->rank);
-    if (MPI_Comm_dup(world, &roll->comm) != MPI_SUCCESS)
+    MPI_Comm_rank(world, &liveness->rank);
+    if (MPI_Comm_dup(world, &liveness->comm) != MPI_SUCCESS)
         return fail(SOTTO_EPEER, "MPI does not copy its first communicator");
-    MPI_Comm_set_errhandler(roll->comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(liveness->comm, MPI_ERRORS_RETURN);
     return SOTTO_OK;
 }
 
-static void say(const struct mpi_roll *roll, int to, int what)
+static void send_liveness_message(const struct mpi_liveness *liveness, int to, int what)
 {
     MPI_Request request;
-    if (MPI_Isend(NULL, 0, MPI_BYTE, to, what, roll->comm, &request) == MPI_SUCCESS)
+    if (MPI_Isend(NULL, 0, MPI_BYTE, to, what, liveness->comm, &request) == MPI_SUCCESS)
         MPI_Request_free(&request); /* without bytes there is no buffer to keep */
 }
 
 /* Takes in what others have said; `waits`: this rank does, and answers. */
-static void listen(struct mpi_roll *roll, bool waits)
+static void take_liveness_messages(struct mpi_liveness *liveness, bool waits)
 {
     int came = 1;
     MPI_Status status;
-    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, roll->comm, &came, &status) == MPI_SUCCESS &&
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, liveness->comm, &came, &status) == MPI_SUCCESS &&
            came) {
-        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, roll->comm,
+        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, liveness->comm,
                  MPI_STATUS_IGNORE);
-        if (status.MPI_TAG == ANSWER)
-            roll->waits[status.MPI_SOURCE] = true;
-        else if (status.MPI_TAG == ENDED)
-            roll->endings += !atomic_exchange(&roll->ended[status.MPI_SOURCE], true);
+        if (status.MPI_TAG == LIVENESS_WAITS)
+            liveness->waits[status.MPI_SOURCE] = true;
+        else if (status.MPI_TAG == LIVENESS_ENDED)
+            liveness->endings += !atomic_exchange(&liveness->ended[status.MPI_SOURCE], true);
         else if (waits)
-            say(roll, status.MPI_SOURCE, roll->leaving ? ENDED : ANSWER);
+            send_liveness_message(liveness, status.MPI_SOURCE,
+                                  liveness->leaving ? LIVENESS_ENDED : LIVENESS_WAITS);
     }
 }
 
-void mpi_roll_close(struct mpi_roll *roll)
+void mpi_liveness_close(struct mpi_liveness *liveness)
 {
-    if (roll->comm != MPI_COMM_NULL) {
-        listen(roll, false); /* nothing may be left unread in the end */
-        MPI_Comm_free(&roll->comm);
+    if (liveness->comm != MPI_COMM_NULL) {
+        take_liveness_messages(liveness, false); /* nothing may be left unread in the end */
+        MPI_Comm_free(&liveness->comm);
     }
-    free(roll->waits);
-    free(roll->named);
-    free(roll->ended);
+    free(liveness->waits);
+    free(liveness->named);
+    free(liveness->ended);
 }
 
 /* World ranks of a communicator's members, which the caller frees; NULL without memory. */
@@ -83,98 +84,99 @@ static int *world_ranks(const struct mpi_member *m)
     for (int i = 0; i < m->base.size; i++)
         in[i] = i;
     MPI_Comm_group(m->comm, &mine);
-    MPI_Comm_group(m->shared->roll.comm, &all);
+    MPI_Comm_group(m->shared->liveness.comm, &all);
     MPI_Group_translate_ranks(mine, m->base.size, in, all, rank);
     MPI_Group_free(&mine);
     MPI_Group_free(&all);
     return rank;
 }
 
-bool mpi_roll_all_ended(const struct mpi_member *m, const bool *among)
+bool mpi_liveness_all_ended(const struct mpi_member *m, const bool *among)
 {
     int *rank = world_ranks(m);
     bool all = rank != NULL;
     for (int i = 0; i < m->base.size && all; i++)
         all = (i == m->base.rank && !m->base.twinned) || (among && !among[i]) ||
-              m->shared->roll.ended[rank[i]];
+              m->shared->liveness.ended[rank[i]];
     free(rank);
     return all;
 }
 
 /* One of those that wait speaks for all, and of each silent rank once. */
-static void name_silent(struct mpi_roll *roll, char (*who)[MPI_NAME_ROOM], const int *rank,
+static void name_silent(struct mpi_liveness *liveness, char (*who)[MPI_NAME_ROOM], const int *rank,
                         int size, double waited)
 {
     int waiting = 0;
-    roll->waits[roll->rank] = true;
+    liveness->waits[liveness->rank] = true;
     for (int i = 0; i < size; i++) {
-        waiting += roll->waits[rank[i]];
-        if (roll->waits[rank[i]] && rank[i] < roll->rank)
+        waiting += liveness->waits[rank[i]];
+        if (liveness->waits[rank[i]] && rank[i] < liveness->rank)
             return;
     }
     for (int i = 0; i < size; i++) {
-        if (roll->waits[rank[i]] || roll->named[rank[i]])
+        if (liveness->waits[rank[i]] || liveness->named[rank[i]])
             continue;
-        roll->named[rank[i]] = true;
+        liveness->named[rank[i]] = true;
         log_warn("%s has not answered for %.3g s, and %d other%s for it: it computes for long, "
                  "hangs, or cannot be reached",
                  who[rank[i]], waited, waiting, waiting == 1 ? " waits" : "s wait");
     }
     /* In a smaller communicator one of them may wait for a rank outside. */
-    if (waiting == roll->size && !roll->named[roll->rank]) {
-        roll->named[roll->rank] = true;
+    if (waiting == liveness->size && !liveness->named[liveness->rank]) {
+        liveness->named[liveness->rank] = true;
         log_warn("all %d ranks wait, and nothing has arrived for %.3g s: the network is cut, or "
                  "very slow",
                  size, waited);
     }
 }
 
-static void call_the_roll(struct mpi_member *m, struct mpi_roll_call *call, double waited)
+static void ask_who_waits(struct mpi_member *m, struct mpi_liveness_wait *call, double waited)
 {
-    struct mpi_roll *roll = &m->shared->roll;
+    struct mpi_liveness *liveness = &m->shared->liveness;
     int *rank = world_ranks(m);
     if (!rank)
         return;
     if (call->asked == 0)
-        memset(roll->waits, 0, (size_t)roll->size * sizeof *roll->waits);
+        memset(liveness->waits, 0, (size_t)liveness->size * sizeof *liveness->waits);
     if (call->asked++ < ASKING) {
         for (int i = 0; i < m->base.size; i++)
-            if (rank[i] != roll->rank && !roll->waits[rank[i]])
-                say(roll, rank[i], ASK);
+            if (rank[i] != liveness->rank && !liveness->waits[rank[i]])
+                send_liveness_message(liveness, rank[i], LIVENESS_ASKS);
     } else {
-        name_silent(roll, m->shared->peers.rank, rank, m->base.size, waited);
+        name_silent(liveness, m->shared->peers.rank, rank, m->base.size, waited);
     }
     free(rank);
 }
 
 /* Who waits for whoever comes names nobody: they may have enough to do. */
-static void ask_who_ended(struct mpi_member *m, struct mpi_roll_call *call, double waited)
+static void ask_who_ended(struct mpi_member *m, struct mpi_liveness_wait *call, double waited)
 {
-    struct mpi_roll *roll = &m->shared->roll;
+    struct mpi_liveness *liveness = &m->shared->liveness;
     int *rank = world_ranks(m);
     for (int i = 0; i < m->base.size && rank; i++)
-        if (i != m->base.rank && !roll->ended[rank[i]])
-            say(roll, rank[i], ASK);
-    call->asks_from = waited + roll->patience;
+        if (i != m->base.rank && !liveness->ended[rank[i]])
+            send_liveness_message(liveness, rank[i], LIVENESS_ASKS);
+    call->asks_from = waited + liveness->patience;
     free(rank);
 }
 
-void mpi_roll_step(struct mpi_member *m, struct mpi_roll_call *call, double now, double waited)
+void mpi_liveness_step(struct mpi_member *m, struct mpi_liveness_wait *call, double now,
+                       double waited)
 {
-    struct mpi_roll *roll = m->shared ? &m->shared->roll : NULL;
-    if (!roll || roll->comm == MPI_COMM_NULL)
+    struct mpi_liveness *liveness = m->shared ? &m->shared->liveness : NULL;
+    if (!liveness || liveness->comm == MPI_COMM_NULL)
         return;
-    const double tick = roll->patience / TICKS;
-    if (now < atomic_load(&roll->next) || atomic_flag_test_and_set(&roll->taken))
+    const double tick = liveness->patience / TICKS;
+    if (now < atomic_load(&liveness->next) || atomic_flag_test_and_set(&liveness->taken))
         return;
-    atomic_store(&roll->next, now + tick);
-    listen(roll, waited >= tick);
-    const bool asks = !roll->leaving && waited >= fmax(roll->patience, call->asks_from);
+    atomic_store(&liveness->next, now + tick);
+    take_liveness_messages(liveness, waited >= tick);
+    const bool asks = !liveness->leaving && waited >= fmax(liveness->patience, call->asks_from);
     if (asks && call->for_any)
         ask_who_ended(m, call, waited);
     else if (asks && call->asked <= ASKING)
-        call_the_roll(m, call, waited);
-    atomic_flag_clear(&roll->taken);
+        ask_who_waits(m, call, waited);
+    atomic_flag_clear(&liveness->taken);
 }
 
 #endif

@@ -47,21 +47,21 @@ bool mpi_meets(int size, int a, int b)
     return a != b && (a + b) % meeting_stride(size) == 0;
 }
 
-struct meeting {
+struct mpi_meeting {
     int n; /* ranks to meet */
-    struct partner {
+    struct mpi_partner {
         int rank;
         MPI_Request sent, came;
     } with[MOST];
 };
 
-static enum sotto_status invite_ranks(const struct mpi_member *all, struct meeting *t)
+static enum sotto_status invite_ranks(const struct mpi_member *all, struct mpi_meeting *t)
 {
     for (int r = 0; r < all->base.size; r++) {
-        struct partner *p = &t->with[t->n];
+        struct mpi_partner *p = &t->with[t->n];
         if (!mpi_meets(all->base.size, all->base.rank, r))
             continue;
-        *p = (struct partner){r, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        *p = (struct mpi_partner){r, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         t->n++;
         TRY(mpi_check(all, MPI_Irecv(NULL, 0, MPI_BYTE, r, MPI_TAG_HELLO, MPI_COMM_WORLD, &p->came),
                       "start"));
@@ -74,10 +74,10 @@ static enum sotto_status invite_ranks(const struct mpi_member *all, struct meeti
 /* Drops those that were met. */
 static enum sotto_status look_around(struct mpi_member *all, void *arg, int *done)
 {
-    struct meeting *t = arg;
+    struct mpi_meeting *t = arg;
     int left = 0;
     for (int i = 0; i < t->n; i++) {
-        struct partner *p = &t->with[i];
+        struct mpi_partner *p = &t->with[i];
         int came = 0, sent = 0;
         TRY(mpi_check(all, MPI_Test(&p->came, &came, MPI_STATUS_IGNORE), "start"));
         TRY(mpi_check(all, MPI_Test(&p->sent, &sent, MPI_STATUS_IGNORE), "start"));
@@ -90,7 +90,7 @@ static enum sotto_status look_around(struct mpi_member *all, void *arg, int *don
 }
 
 /* "1", "1 and 3", "1, 3, 5 and 4 others" */
-static void list_missing(const struct meeting *t, char *out, size_t room)
+static void list_missing(const struct mpi_meeting *t, char *out, size_t room)
 {
     enum { NAMED = 4 };
     const int named = t->n <= NAMED ? t->n : NAMED - 1;
@@ -117,7 +117,7 @@ static bool sleep_through(double seconds)
 
 /* One rank of each host says whom it missed, rank 0 first; the first that spoke ends the job when
  * the others have had their say. */
-static void part_unmet(const struct mpi_member *all, const struct meeting *t, double limit)
+static void part_unmet(const struct mpi_member *all, const struct mpi_meeting *t, double limit)
 {
     char missing[128], advice[512];
     struct mpi_host host;
@@ -137,7 +137,7 @@ static void part_unmet(const struct mpi_member *all, const struct meeting *t, do
 
 enum sotto_status mpi_meet(struct mpi_member *all, double limit)
 {
-    struct meeting *t = calloc(1, sizeof *t);
+    struct mpi_meeting *t = calloc(1, sizeof *t);
     if (!t)
         return fail(SOTTO_ENOMEM, "no memory to meet %d ranks", all->base.size);
     enum sotto_status st = invite_ranks(all, t);

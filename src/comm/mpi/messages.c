@@ -7,14 +7,9 @@
 
 enum { NOBODY = -1 }; /* to send to, to receive from */
 
-static struct mpi_member *member(struct comm *c)
-{
-    return (struct mpi_member *)c;
-}
-
 void *mpi_scratch(struct comm *c, size_t bytes)
 {
-    struct mpi_member *m = member(c);
+    struct mpi_member *m = mpi_member_of(c);
     if (bytes > m->room || !m->scratch) {
         free(m->scratch);
         m->scratch = malloc(bytes + 1);
@@ -44,22 +39,23 @@ static enum sotto_status post_recv(struct mpi_member *m, int slot, void *data, s
 static enum sotto_status start_send(struct comm *c, int slot, const void *data, size_t bytes,
                                     int to)
 {
-    return post_send(member(c), slot, data, bytes, to, MPI_TAG_RING);
+    return post_send(mpi_member_of(c), slot, data, bytes, to, MPI_TAG_RING);
 }
 
 static enum sotto_status start_recv(struct comm *c, int slot, void *data, size_t bytes, int from)
 {
-    return post_recv(member(c), slot, data, bytes, from, MPI_TAG_RING);
+    return post_recv(mpi_member_of(c), slot, data, bytes, from, MPI_TAG_RING);
 }
 
 static enum sotto_status wait_send(struct comm *c, int slot)
 {
-    return mpi_await(member(c), &member(c)->sending[slot].request, MPI_STATUS_IGNORE, "ring");
+    return mpi_await(mpi_member_of(c), &mpi_member_of(c)->sending[slot].request, MPI_STATUS_IGNORE,
+                     "ring");
 }
 
 static enum sotto_status wait_recv(struct comm *c, int slot)
 {
-    struct mpi_member *m = member(c);
+    struct mpi_member *m = mpi_member_of(c);
     struct mpi_message *message = &m->receiving[slot];
     MPI_Status status;
     TRY(mpi_await(m, &message->request, &status, "ring"));
@@ -71,9 +67,9 @@ static enum sotto_status wait_recv(struct comm *c, int slot)
 }
 
 /* Receives are cancelled: they would write to memory that may soon be somebody else's. */
-static void drop(struct comm *c)
+static void drop_ring_messages(struct comm *c)
 {
-    struct mpi_member *m = member(c);
+    struct mpi_member *m = mpi_member_of(c);
     for (int i = 0; i < RING_SLOTS; i++) {
         MPI_Request *in = &m->receiving[i].request, *out = &m->sending[i].request;
         if (*in != MPI_REQUEST_NULL && MPI_Cancel(in) == MPI_SUCCESS)
@@ -83,11 +79,11 @@ static void drop(struct comm *c)
     }
 }
 
-const struct ring_ops mpi_ring_transport = {start_send, start_recv, wait_send,
-                                            wait_recv,  drop,       mpi_scratch};
+const struct ring_ops mpi_ring_transport = {start_send, start_recv,         wait_send,
+                                            wait_recv,  drop_ring_messages, mpi_scratch};
 
 /* Tells the receiver that a message sets out, and when the one from `from` does. */
-static enum sotto_status greet(struct mpi_member *m, int to, int from, MPI_Request *out)
+static enum sotto_status exchange_hello(struct mpi_member *m, int to, int from, MPI_Request *out)
 {
     *out = MPI_REQUEST_NULL;
     if (from != NOBODY) {
@@ -105,13 +101,13 @@ static enum sotto_status greet(struct mpi_member *m, int to, int from, MPI_Reque
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                size_t room, int from, size_t *came)
 {
-    struct mpi_member *m = member(c);
+    struct mpi_member *m = mpi_member_of(c);
     const int full = (int)m->shared->largest;
     bool sends = to != NOBODY, receives = from != NOBODY;
     enum sotto_status st = SOTTO_OK;
     MPI_Request hello;
     *came = 0;
-    TRY(greet(m, to, from, &hello));
+    TRY(exchange_hello(m, to, from, &hello));
     for (size_t at = 0; sends || receives; at += m->shared->largest) {
         int sent = sends ? mpi_piece(m, bytes, at) : 0, got = 0;
         MPI_Status status;
@@ -135,7 +131,7 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
     TRY_DONE(mpi_await(m, &hello, MPI_STATUS_IGNORE, "hello"));
 done:
     if (st != SOTTO_OK)
-        drop(c);
+        drop_ring_messages(c);
     return st;
 }
 
@@ -151,14 +147,14 @@ enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, si
 }
 
 /* Looks for a message of whoever comes, which stays where it is: it is received as any other. */
-struct look_for_any {
+struct any_search {
     const bool *among;
     int from;
     int endings; /* that it knows of */
     bool ended;  /* all of them have */
 };
 
-static enum sotto_status probe(struct mpi_member *m, int from, int *came, int *source)
+static enum sotto_status probe_rank(struct mpi_member *m, int from, int *came, int *source)
 {
     MPI_Status status;
     TRY(mpi_check(m, MPI_Iprobe(from, MPI_TAG_SEND, m->comm, came, &status), "probe"));
@@ -171,24 +167,24 @@ static enum sotto_status probe(struct mpi_member *m, int from, int *came, int *s
 static enum sotto_status probe_any(struct mpi_member *m, const bool *among, int *came, int *source)
 {
     const int size = m->base.size;
-    TRY(probe(m, MPI_ANY_SOURCE, came, source));
+    TRY(probe_rank(m, MPI_ANY_SOURCE, came, source));
     if (!*came || !among || among[*source])
         return SOTTO_OK;
     const int other = *source;
     *came = 0;
     for (int i = 1; i < size && !*came; i++)
         if (among[(other + i) % size])
-            TRY(probe(m, (other + i) % size, came, source));
+            TRY(probe_rank(m, (other + i) % size, came, source));
     return SOTTO_OK;
 }
 
 static enum sotto_status look_for_any(struct mpi_member *m, void *arg, int *done)
 {
-    struct look_for_any *a = arg;
-    const int endings = atomic_load(&m->shared->roll.endings);
+    struct any_search *a = arg;
+    const int endings = atomic_load(&m->shared->liveness.endings);
     if (endings != a->endings) { /* what they sent before has come */
         a->endings = endings;
-        a->ended = mpi_roll_all_ended(m, a->among);
+        a->ended = mpi_liveness_all_ended(m, a->among);
     }
     TRY(probe_any(m, a->among, done, &a->from));
     *done |= a->ended;
@@ -198,8 +194,8 @@ static enum sotto_status look_for_any(struct mpi_member *m, void *arg, int *done
 enum sotto_status mpi_recv_any(struct comm *c, void *data, size_t room, const bool *among,
                                double until, int *from, size_t *came)
 {
-    struct look_for_any look = {.among = among, .from = NOBODY};
-    TRY(mpi_poll(member(c), look_for_any, &look, until, true));
+    struct any_search look = {.among = among, .from = NOBODY};
+    TRY(mpi_poll(mpi_member_of(c), look_for_any, &look, until, true));
     c->wait.to = clock_now(&clock_real);
     *from = look.from;
     if (look.from != NOBODY)

@@ -61,7 +61,7 @@ void mpi_watch_open(struct mpi_watch *w, const char *what, double limit); /* 0: 
 void mpi_watch_close(struct mpi_watch *w);
 
 /* Finding out who does not answer (liveness.c). */
-struct mpi_roll {
+struct mpi_liveness {
     MPI_Comm comm; /* of the world, for nothing else */
     int rank, size;
     double patience;     /* seconds that a rank waits before it asks */
@@ -75,7 +75,7 @@ struct mpi_roll {
 };
 
 /* One wait's part in it. */
-struct mpi_roll_call {
+struct mpi_liveness_wait {
     int asked;        /* times */
     bool for_any;     /* waits for whoever comes, be it long: only asks who has ended, ... */
     double asks_from; /* ... when it has waited so long */
@@ -99,17 +99,17 @@ struct mpi_peers {
     int size;
     bool apart;    /* on several machines */
     char *started; /* what mpi_started_with says to the first rank that knows; empty: to none */
-    struct mpi_line {
+    struct mpi_connection {
         int file;
         ino_t number;
         const char *to;
-    } * line; /* connections to other machines */
-    int lines;
+    } * connection; /* connections to other machines */
+    int connections;
 };
 
 enum sotto_status mpi_peers_open(struct mpi_member *all);
 void mpi_peers_close(struct mpi_peers *p);
-const char *mpi_who(const struct comm *c, int rank); /* as comm_ops has it */
+const char *mpi_member_name(const struct comm *c, int rank); /* as comm_ops has it */
 
 /* Whether this rank is the one that says what has failed. */
 enum mpi_turn { MPI_TURN_UNKNOWN, MPI_TURN_SAYS, MPI_TURN_OVER };
@@ -126,7 +126,7 @@ struct mpi_shared {
     struct mpi_config config;
     struct nccl nccl;
     MPI_Op add_bf16;
-    struct mpi_roll roll;
+    struct mpi_liveness liveness;
     struct mpi_peers peers;
 };
 
@@ -157,7 +157,7 @@ struct mpi_posted {
 };
 
 /* The way of a communicator's vectors of GPUs, found out at the first call. */
-enum mpi_far_way { MPI_FAR_UNKNOWN, MPI_FAR_HOST, MPI_FAR_NCCL };
+enum mpi_device_way { MPI_DEVICE_UNKNOWN, MPI_DEVICE_HOST, MPI_DEVICE_NCCL };
 
 struct mpi_member {
     struct comm base;
@@ -171,7 +171,7 @@ struct mpi_member {
     struct ring ring;        /* its transport is `sending` and `receiving`    */
     struct mpi_message sending[RING_SLOTS], receiving[RING_SLOTS];
     struct {
-        enum mpi_far_way way;
+        enum mpi_device_way way;
         void *comm; /* NCCL's */
     } on_device;
     void *scratch;
@@ -182,6 +182,11 @@ struct mpi_member {
     bool greets;
     double quickest; /* seconds that a small call took at best; 0: there was none */
 };
+
+static inline struct mpi_member *mpi_member_of(struct comm *c)
+{
+    return (struct mpi_member *)c;
+}
 
 /* Turns what an MPI function returned into a status that says what `what` was. */
 enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *what);
@@ -212,14 +217,15 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
 /* At the end of a call: who it waited for has come, at the time that base.wait tells. */
 enum sotto_status mpi_met(struct mpi_member *m);
 
-enum sotto_status mpi_roll_open(struct mpi_roll *roll, MPI_Comm world, double patience);
-void mpi_roll_close(struct mpi_roll *roll);
+enum sotto_status mpi_liveness_open(struct mpi_liveness *liveness, MPI_Comm world, double patience);
+void mpi_liveness_close(struct mpi_liveness *liveness);
 
 /* Called now and then in a wait that has lasted `waited` seconds. */
-void mpi_roll_step(struct mpi_member *m, struct mpi_roll_call *call, double now, double waited);
+void mpi_liveness_step(struct mpi_member *m, struct mpi_liveness_wait *call, double now,
+                       double waited);
 
 /* Whether all of these ranks (size), NULL: all others, have said that they have ended. */
-bool mpi_roll_all_ended(const struct mpi_member *m, const bool *among);
+bool mpi_liveness_all_ended(const struct mpi_member *m, const bool *among);
 
 /* Starts a call that gives a request, and waits for it. */
 #define MPI_DO(m, what, function, ...)                                                             \
@@ -256,9 +262,9 @@ enum sotto_status mpi_open_call(struct mpi_member *m, enum comm_call call, size_
                                 size_t unit, int root);
 
 /* device_collectives.c */
-enum sotto_status mpi_far(struct comm *c, enum comm_call call, struct view y, struct view x,
-                          size_t count, int root, bool *done);
-void mpi_far_close(struct mpi_member *m);
+enum sotto_status mpi_collect_on_device(struct comm *c, enum comm_call call, struct view y,
+                                        struct view x, size_t count, int root, bool *done);
+void mpi_device_close(struct mpi_member *m);
 
 /* All but what makes and ends communicators, which is world.c's. */
 extern const struct comm_ops mpi_native_calls, mpi_ring_calls;

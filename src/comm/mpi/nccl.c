@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool find(struct nccl *n, const char *name, void *function)
+static bool find_function(struct nccl *n, const char *name, void *function)
 {
     void *found = dlsym(n->library, name);
     memcpy(function, &found, sizeof found); /* a function's address, which C does not convert */
@@ -14,14 +14,14 @@ static bool find(struct nccl *n, const char *name, void *function)
     return found;
 }
 
-static void unload(struct nccl *n)
+static void unload_nccl(struct nccl *n)
 {
     if (n->library)
         dlclose(n->library);
     n->library = NULL;
 }
 
-static void load(struct nccl *n)
+static void load_nccl(struct nccl *n)
 {
     n->library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!n->library) {
@@ -29,14 +29,17 @@ static void load(struct nccl *n)
         snprintf(n->why, sizeof n->why, "%s", why ? why : "libnccl.so.2 cannot be loaded");
         return;
     }
-    const bool all =
-        find(n, "ncclGetUniqueId", &n->get_id) && find(n, "ncclCommInitRank", &n->init_rank) &&
-        find(n, "ncclCommDestroy", &n->destroy) && find(n, "ncclGroupStart", &n->group_start) &&
-        find(n, "ncclGroupEnd", &n->group_end) && find(n, "ncclSend", &n->send) &&
-        find(n, "ncclRecv", &n->recv) && find(n, "ncclBroadcast", &n->broadcast) &&
-        find(n, "ncclGetErrorString", &n->error);
+    const bool all = find_function(n, "ncclGetUniqueId", &n->get_id) &&
+                     find_function(n, "ncclCommInitRank", &n->init_rank) &&
+                     find_function(n, "ncclCommDestroy", &n->destroy) &&
+                     find_function(n, "ncclGroupStart", &n->group_start) &&
+                     find_function(n, "ncclGroupEnd", &n->group_end) &&
+                     find_function(n, "ncclSend", &n->send) &&
+                     find_function(n, "ncclRecv", &n->recv) &&
+                     find_function(n, "ncclBroadcast", &n->broadcast) &&
+                     find_function(n, "ncclGetErrorString", &n->error);
     if (!all)
-        unload(n);
+        unload_nccl(n);
 }
 
 void nccl_init(struct nccl *n)
@@ -49,14 +52,14 @@ void nccl_need(struct nccl *n)
 {
     pthread_mutex_lock(&n->lock);
     if (!n->tried)
-        load(n);
+        load_nccl(n);
     n->tried = true;
     pthread_mutex_unlock(&n->lock);
 }
 
 void nccl_close(struct nccl *n)
 {
-    unload(n);
+    unload_nccl(n);
     pthread_mutex_destroy(&n->lock);
 }
 

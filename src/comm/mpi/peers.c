@@ -69,8 +69,8 @@ enum sotto_status mpi_peers_open(struct mpi_member *all)
     s->peers.each = calloc(size, sizeof *s->peers.each);
     s->peers.rank = calloc(size, sizeof *s->peers.rank);
     s->peers.machine = calloc(size, sizeof *s->peers.machine);
-    s->peers.line = calloc(MOST_FILES, sizeof *s->peers.line);
-    if (!s->peers.each || !s->peers.rank || !s->peers.machine || !s->peers.line)
+    s->peers.connection = calloc(MOST_FILES, sizeof *s->peers.connection);
+    if (!s->peers.each || !s->peers.rank || !s->peers.machine || !s->peers.connection)
         return fail(SOTTO_ENOMEM, "no memory for a world of %zu ranks", size);
     TRY(mpi_check(all,
                   MPI_Allgather(&mine, sizeof mine, MPI_BYTE, s->peers.each, sizeof mine, MPI_BYTE,
@@ -92,7 +92,7 @@ void mpi_peers_close(struct mpi_peers *p)
     free(p->each);
     free(p->rank);
     free(p->machine);
-    free(p->line);
+    free(p->connection);
     *p = (struct mpi_peers){0};
 }
 
@@ -150,9 +150,9 @@ void mpi_record_connections(const struct comm *world)
             continue;
         const int rank = rank_with_address(s, to.sin_addr.s_addr);
         if (rank >= 0)
-            p->line[n++] = (struct mpi_line){file, number, name_machine(s, rank)};
+            p->connection[n++] = (struct mpi_connection){file, number, name_machine(s, rank)};
     }
-    p->lines = n;
+    p->connections = n;
 }
 
 const char *mpi_lost_rank(const struct comm *world)
@@ -164,9 +164,10 @@ const char *mpi_lost_rank(const struct comm *world)
         if (s->host[r] == s->host[s->rank] && mine->space && p->each[r].space == mine->space &&
             kill((pid_t)p->each[r].process, 0) != 0 && errno == ESRCH)
             return p->rank[r];
-    for (int i = 0; i < p->lines; i++)
-        if (socket_number(p->line[i].file) != p->line[i].number || !is_connected(p->line[i].file))
-            return p->line[i].to;
+    for (int i = 0; i < p->connections; i++)
+        if (socket_number(p->connection[i].file) != p->connection[i].number ||
+            !is_connected(p->connection[i].file))
+            return p->connection[i].to;
     return NULL;
 }
 
@@ -175,13 +176,13 @@ const char *mpi_rank_name(const struct comm *world, int rank)
     return ((const struct mpi_member *)world)->shared->peers.rank[rank];
 }
 
-const char *mpi_who(const struct comm *c, int rank)
+const char *mpi_member_name(const struct comm *c, int rank)
 {
     const struct mpi_member *m = (const struct mpi_member *)c;
     MPI_Group mine, all;
     int there = 0;
     MPI_Comm_group(m->comm, &mine);
-    MPI_Comm_group(m->shared->roll.comm, &all);
+    MPI_Comm_group(m->shared->liveness.comm, &all);
     MPI_Group_translate_ranks(mine, 1, &rank, all, &there);
     MPI_Group_free(&mine);
     MPI_Group_free(&all);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum sotto_status test(struct mpi_member *m, void *arg, int *done)
+static enum sotto_status test_posted(struct mpi_member *m, void *arg, int *done)
 {
     struct mpi_posted *p = arg;
     *done = 1;
@@ -18,12 +18,12 @@ static enum sotto_status test(struct mpi_member *m, void *arg, int *done)
 }
 
 /* Those that have been sent are memory for others. */
-static enum sotto_status reap(struct mpi_member *m)
+static enum sotto_status reap_posted(struct mpi_member *m)
 {
     for (struct mpi_posted **at = &m->posted; *at;) {
         struct mpi_posted *p = *at;
         int done = 0;
-        TRY(test(m, p, &done));
+        TRY(test_posted(m, p, &done));
         if (!done) {
             at = &p->next;
             continue;
@@ -36,7 +36,7 @@ static enum sotto_status reap(struct mpi_member *m)
 }
 
 /* The smallest that has room, or else the largest. */
-static struct mpi_posted *take_idle(struct mpi_member *m, size_t bytes)
+static struct mpi_posted *take_idle_posted(struct mpi_member *m, size_t bytes)
 {
     struct mpi_posted **best = &m->idle, *p = m->idle;
     for (struct mpi_posted **at = best; *at; at = &(*at)->next) {
@@ -51,7 +51,7 @@ static struct mpi_posted *take_idle(struct mpi_member *m, size_t bytes)
     return p;
 }
 
-static void drop(struct mpi_posted *p)
+static void free_posted(struct mpi_posted *p)
 {
     free(p->request);
     free(p->data);
@@ -59,9 +59,10 @@ static void drop(struct mpi_posted *p)
 }
 
 /* A message of `n` requests in all. */
-static enum sotto_status make(struct mpi_member *m, size_t bytes, int n, struct mpi_posted **out)
+static enum sotto_status make_posted(struct mpi_member *m, size_t bytes, int n,
+                                     struct mpi_posted **out)
 {
-    struct mpi_posted *p = take_idle(m, bytes);
+    struct mpi_posted *p = take_idle_posted(m, bytes);
     if (!p && !(p = calloc(1, sizeof *p)))
         return fail(SOTTO_ENOMEM, "no memory for a message");
     if (p->n < n) {
@@ -75,7 +76,7 @@ static enum sotto_status make(struct mpi_member *m, size_t bytes, int n, struct 
         p->room = p->data ? bytes : 0;
     }
     if (p->n < n || p->room < bytes) {
-        drop(p);
+        free_posted(p);
         return fail(SOTTO_ENOMEM, "no memory for a message of %zu bytes", bytes);
     }
     for (int i = 0; i < p->n; i++)
@@ -91,8 +92,8 @@ enum sotto_status mpi_post(struct comm *c, const void *data, size_t bytes, int t
     const size_t largest = m->shared->largest;
     const int pieces = (int)(bytes / largest) + 1;
     struct mpi_posted *p = NULL;
-    TRY(reap(m));
-    TRY(make(m, bytes, pieces + 1, &p));
+    TRY(reap_posted(m));
+    TRY(make_posted(m, bytes, pieces + 1, &p));
     p->next = m->posted;
     m->posted = p;
     if (bytes)
@@ -113,12 +114,12 @@ void mpi_post_close(struct mpi_member *m)
 {
     struct mpi_posted *lists[] = {m->posted, m->idle};
     for (struct mpi_posted *p = m->posted; p; p = p->next)
-        (void)mpi_poll(m, test, p, INFINITY, false);
+        (void)mpi_poll(m, test_posted, p, INFINITY, false);
     for (int i = 0; i < 2; i++)
         while (lists[i]) {
             struct mpi_posted *p = lists[i];
             lists[i] = p->next;
-            drop(p);
+            free_posted(p);
         }
 }
 

@@ -46,7 +46,7 @@ static void put_launcher_options(FILE *out, int ranks)
 }
 
 /* How Open MPI was told to bind ranks to cores; without that it may choose another way. */
-static const char *binding(void)
+static const char *core_binding(void)
 {
     static const char *const variable[] = {"OMPI_MCA_hwloc_base_binding_policy",
                                            "PRTE_MCA_hwloc_default_binding_policy"};
@@ -84,8 +84,8 @@ static void put_as_started(const char *started, FILE *out)
     fprintf(out, "%.*s", (int)(behind - started), started);
     if (mpi_env_number("OMPI_COMM_WORLD_SIZE") > 0 && !strstr(started, "odls_base_sigkill_timeout"))
         put_grace(out);
-    if (binding() && !bound)
-        fprintf(out, " --bind-to %s", binding());
+    if (core_binding() && !bound)
+        fprintf(out, " --bind-to %s", core_binding());
     fprintf(out, " %s", behind + 1);
 }
 
@@ -96,8 +96,8 @@ static void put_as_known(const struct comm *world, FILE *out)
         here += mpi_same_machine(world, r);
     fputs(mpi_launcher(), out);
     put_launcher_options(out, here);
-    if (binding() && under_mpirun())
-        fprintf(out, " --bind-to %s", binding());
+    if (core_binding() && under_mpirun())
+        fprintf(out, " --bind-to %s", core_binding());
     if (under_mpirun() && host_file()) {
         fputs(" --hostfile ", out);
         option_put_word(host_file(), out);

@@ -33,26 +33,27 @@ enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *wh
     return fail(SOTTO_EPEER, "rank %d, %s: %s", m->base.rank, what, text);
 }
 
-static double within(double low, double x, double high)
+static double clamp_seconds(double low, double x, double high)
 {
     return x < low ? low : x > high ? high : x;
 }
 
 /* The processor's time is this thread's. */
-struct moment {
+struct poll_moment {
     double processor, clock;
 };
 
-static struct moment moment_now(void)
+static struct poll_moment moment_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (struct moment){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec, clock_now(&clock_real)};
+    return (struct poll_moment){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
+                                clock_now(&clock_real)};
 }
 
 /* Whether a poll moved bytes. A library that finds nothing to do may let others have the core: to
  * switch to them and back takes as long as to move a few, and waking from a sleep does, too. */
-static bool has_worked(struct moment from, struct moment to, bool slept)
+static bool has_worked(struct poll_moment from, struct poll_moment to, bool slept)
 {
     const double used = to.processor - from.processor, away = to.clock - from.clock - used;
     return used > (slept || away > WORK_SECONDS ? COLD_SECONDS : WORK_SECONDS);
@@ -64,15 +65,15 @@ static void sleep_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-struct test {
+struct request_test {
     MPI_Request *request;
     MPI_Status *status;
     const char *what;
 };
 
-static enum sotto_status test(struct mpi_member *m, void *arg, int *done)
+static enum sotto_status test_request(struct mpi_member *m, void *arg, int *done)
 {
-    const struct test *t = arg;
+    const struct request_test *t = arg;
     int came = 0;
     if (m->greets)
         TRY(mpi_check(m, MPI_Test(&m->hello, &came, MPI_STATUS_IGNORE), t->what));
@@ -102,30 +103,31 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
         return SOTTO_OK;
     double begin = clock_now(&clock_real), waited = 0;
     const double longest = until - begin;
-    struct mpi_roll_call call = {.for_any = for_any};
+    struct mpi_liveness_wait call = {.for_any = for_any};
     while (!done && waited < SPIN_SECONDS) {
         TRY(look(m, arg, &done));
         waited = clock_now(&clock_real) - begin;
     }
     double sleep = SHORTEST_SLEEP;
-    struct moment at = moment_now();
+    struct poll_moment at = moment_now();
     for (int polls = 1; !done; polls++) { /* since the last sleep */
         TRY(look(m, arg, &done));
-        const struct moment before = at;
+        const struct poll_moment before = at;
         at = moment_now();
         waited = at.clock - begin;
         const bool worked = has_worked(before, at, polls == 1), enough = worked || polls >= POLLS;
         if (done || (enough && waited >= longest))
             break;
-        mpi_roll_step(m, &call, at.clock, waited);
+        mpi_liveness_step(m, &call, at.clock, waited);
         if (worked) {
-            sleep = within(SHORTEST_SLEEP, sleep / 2, LONGEST_SLEEP);
+            sleep = clamp_seconds(SHORTEST_SLEEP, sleep / 2, LONGEST_SLEEP);
             polls = 1;
         } else if (enough) {
             sleep_for(fmin(sleep, longest - waited));
             at = moment_now();
             waited = at.clock - begin;
-            sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
+            sleep = clamp_seconds(0, sleep * 2,
+                                  clamp_seconds(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
             polls = 0;
         }
     }
@@ -135,7 +137,8 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
 enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
                             const char *what)
 {
-    return mpi_poll(m, test, &(struct test){request, status, what}, INFINITY, false);
+    return mpi_poll(m, test_request, &(struct request_test){request, status, what}, INFINITY,
+                    false);
 }
 
 #endif

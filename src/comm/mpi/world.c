@@ -77,17 +77,17 @@ static enum sotto_status start_mpi(bool *ours)
 }
 
 /* Drops one user; the last one ends MPI once all ranks have come that far. */
-static void leave(struct mpi_shared *s)
+static void leave_shared(struct mpi_shared *s)
 {
     if (atomic_fetch_sub(&s->users, 1) > 1)
         return;
     struct mpi_member all = {.base.rank = s->rank, .shared = s};
     MPI_Request request;
     MPI_Op_free(&s->add_bf16);
-    s->roll.leaving = true;
+    s->liveness.leaving = true;
     if (s->ours && MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS)
         mpi_await(&all, &request, MPI_STATUS_IGNORE, "end");
-    mpi_roll_close(&s->roll);
+    mpi_liveness_close(&s->liveness);
     if (s->ours)
         MPI_Finalize();
     nccl_close(&s->nccl);
@@ -96,13 +96,13 @@ static void leave(struct mpi_shared *s)
     free(s);
 }
 
-static void free_member(struct comm *c)
+static void mpi_free_member(struct comm *c)
 {
     struct mpi_member *m = (struct mpi_member *)c;
     mpi_post_close(m);
     if (m->comm != MPI_COMM_NULL && !m->twin)
         MPI_Comm_free(&m->comm);
-    leave(m->shared);
+    leave_shared(m->shared);
     if (!m->twin)
         free(m->node);
     free(m->offer);
@@ -113,8 +113,8 @@ static void free_member(struct comm *c)
 }
 
 /* Takes over `comm`, also in failure. `node` is this rank's. */
-static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int node,
-                                     struct comm **out)
+static enum sotto_status mpi_make_member(struct mpi_shared *s, MPI_Comm comm, int node,
+                                         struct comm **out)
 {
     struct mpi_member *m = calloc(1, sizeof *m);
     if (!m) {
@@ -152,7 +152,7 @@ static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int no
         m->base.layout = layout_of(m->node, m->base.size);
         *out = &m->base;
     } else {
-        free_member(&m->base);
+        mpi_free_member(&m->base);
     }
     return st;
 }
@@ -218,7 +218,7 @@ static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
 }
 
 /* Colors may be any number: the group's color in MPI is the first rank that gave it. */
-static enum sotto_status split(struct comm *c, int color, struct comm **out)
+static enum sotto_status mpi_split(struct comm *c, int color, struct comm **out)
 {
     struct mpi_member *m = (struct mpi_member *)c;
     MPI_Comm comm;
@@ -227,10 +227,10 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     while (m->offer[first].color != color)
         first++;
     TRY(mpi_check(m, MPI_Comm_split(m->comm, first, c->rank, &comm), "split"));
-    return make_member(m->shared, comm, m->node[c->rank], out);
+    return mpi_make_member(m->shared, comm, m->node[c->rank], out);
 }
 
-static enum sotto_status twin(struct comm *c, struct comm **out)
+static enum sotto_status mpi_twin(struct comm *c, struct comm **out)
 {
     const struct mpi_member *of = (const struct mpi_member *)c;
     struct mpi_member *m = calloc(1, sizeof *m);
@@ -253,7 +253,7 @@ static enum sotto_status twin(struct comm *c, struct comm **out)
     return SOTTO_OK;
 }
 
-static void give_up(struct comm *c, const struct status_note *note)
+static void mpi_give_up(struct comm *c, const struct status_note *note)
 {
     const struct mpi_member *m = (const struct mpi_member *)c;
     if (mpi_reports_failure(c))
@@ -286,18 +286,18 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     atomic_init(&s->users, 1); /* this function */
     s->ours = ours;
     s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
-    s->ops.split = split;
-    s->ops.twin = twin;
-    s->ops.rank_name = mpi_who;
-    s->ops.abort = give_up;
-    s->ops.free = free_member;
+    s->ops.split = mpi_split;
+    s->ops.twin = mpi_twin;
+    s->ops.rank_name = mpi_member_name;
+    s->ops.abort = mpi_give_up;
+    s->ops.free = mpi_free_member;
     s->config = *config;
     nccl_init(&s->nccl);
     all.shared = s;
     s->largest = (size_t)1 << 30;
     if (config->largest && config->largest < s->largest)
         s->largest = config->largest;
-    s->roll.comm = MPI_COMM_NULL;
+    s->liveness.comm = MPI_COMM_NULL;
     MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
 
     if (all.base.size == 1 && mpi_launched_size() > 1)
@@ -318,13 +318,14 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     if (st == SOTTO_OK)
         st = agree_collectives(&all, (int)config->collectives);
     if (st == SOTTO_OK)
-        st = mpi_roll_open(&s->roll, all.comm, config->patience > 0 ? config->patience : 60);
+        st =
+            mpi_liveness_open(&s->liveness, all.comm, config->patience > 0 ? config->patience : 60);
     if (st == SOTTO_OK)
-        st = make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
+        st = mpi_make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
     else if (all.comm != MPI_COMM_NULL)
         MPI_Comm_free(&all.comm);
     mpi_watch_close(&watch);
-    leave(s);
+    leave_shared(s);
     return st;
 }
 

@@ -10,21 +10,21 @@
 #include "tensor/ops.h"
 
 /* Behind all marks of the group. */
-static void follow_done(struct member *m)
+static void follow_done(struct threads_member *m)
 {
     for (int r = 0; r < m->group->size; r++)
         device_follow(m->base.dev, m->group->done[r]);
 }
 
 /* Publishes what this rank brings and waits for the others; then whether all brought the same. */
-static enum sotto_status open_call(struct member *m, struct offer mine)
+static enum sotto_status threads_open_call(struct threads_member *m, struct threads_offer mine)
 {
-    struct group *g = m->group;
+    struct threads_group *g = m->group;
     mine.since = clock_now(&clock_real);
     g->offer[m->base.rank] = mine;
     TRY(threads_meet(m));
     for (int r = 0; r < g->size; r++) {
-        const struct offer *o = &g->offer[r];
+        const struct threads_offer *o = &g->offer[r];
         m->x[r] = o->x;
         m->y[r] = o->y;
         if (o->call != mine.call || o->count != mine.count || o->unit != mine.unit ||
@@ -49,14 +49,14 @@ static enum sotto_status open_call(struct member *m, struct offer mine)
 
 /* Waits until nobody reads this rank's memory any more and, with links, until a call of `bytes` in
  * all has crossed them, from when the last one came. */
-static enum sotto_status close_call(struct member *m, size_t bytes)
+static enum sotto_status threads_close_call(struct threads_member *m, size_t bytes)
 {
-    struct group *g = m->group;
-    const struct offer *mine = &g->offer[m->base.rank];
-    const struct way_call call = {.call = mine->call,
-                                  .bytes = (double)bytes,
-                                  .bf16 = mine->unit == dtype_size(DTYPE_BF16),
-                                  .root = mine->root};
+    struct threads_group *g = m->group;
+    const struct threads_offer *mine = &g->offer[m->base.rank];
+    const struct route_call call = {.call = mine->call,
+                                    .bytes = (double)bytes,
+                                    .bf16 = mine->unit == dtype_size(DTYPE_BF16),
+                                    .root = mine->root};
     double last = 0;
     for (int r = 0; r < g->size; r++)
         last = g->offer[r].since > last ? g->offer[r].since : last;
@@ -68,45 +68,46 @@ static enum sotto_status close_call(struct member *m, size_t bytes)
         follow_done(m);
         threads_meet_again(m); /* who goes now may close the device that its mark is of */
     }
-    if (!g->world->shaped)
+    if (!g->run->shaped)
         return SOTTO_OK;
-    return shaped_travel(g->world->shaped, &g->trip, &g->way, call, ++m->trips, last);
+    return shaped_travel(g->run->shaped, &g->trip, &g->route, call, ++m->trips, last);
 }
 
 enum sotto_status threads_allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
-    struct member *m = (struct member *)c;
+    struct threads_member *m = (struct threads_member *)c;
     size_t unit = dtype_size(x.type);
-    TRY(open_call(
-        m, (struct offer){.call = COMM_ALLREDUCE, .x = x, .y = y, .count = count, .unit = unit}));
+    TRY(threads_open_call(
+        m, (struct threads_offer){
+               .call = COMM_ALLREDUCE, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
     sum_block(m->y, c->size, m->x, c->layout, c->rank, b.begin, b.end);
-    return close_call(m, count * unit);
+    return threads_close_call(m, count * unit);
 }
 
 enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
 {
-    struct member *m = (struct member *)c;
+    struct threads_member *m = (struct threads_member *)c;
     size_t unit = dtype_size(x.type);
-    TRY(open_call(
-        m,
-        (struct offer){.call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
+    TRY(threads_open_call(
+        m, (struct threads_offer){
+               .call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
     if (b.end > b.begin) { /* y may be NULL for an empty block */
         struct view out =
             view_of((char *)y.data - b.begin * unit, y.type); /* as if y were the whole vector */
         sum_block(&out, 1, m->x, c->layout, c->rank, b.begin, b.end);
     }
-    return close_call(m, count * unit);
+    return threads_close_call(m, count * unit);
 }
 
 enum sotto_status threads_allgather(struct comm *c, void *y, const void *x, size_t count,
                                     size_t unit)
 {
-    struct member *m = (struct member *)c;
-    TRY(open_call(
-        m,
-        (struct offer){.call = COMM_ALLGATHER, .x.data = (void *)x, .count = count, .unit = unit}));
+    struct threads_member *m = (struct threads_member *)c;
+    TRY(threads_open_call(
+        m, (struct threads_offer){
+               .call = COMM_ALLGATHER, .x.data = (void *)x, .count = count, .unit = unit}));
     for (int i = 0; i < c->size; i++) {
         int r = (c->rank + i) % c->size; /* not all from the same one at once */
         struct comm_block b = comm_block(count, c->size, r);
@@ -116,30 +117,30 @@ enum sotto_status threads_allgather(struct comm *c, void *y, const void *x, size
         if (to != m->x[r].data)
             memmove(to, m->x[r].data, (b.end - b.begin) * unit);
     }
-    return close_call(m, count * unit);
+    return threads_close_call(m, count * unit);
 }
 
 enum sotto_status threads_broadcast(struct comm *c, void *data, size_t bytes, int root)
 {
-    struct member *m = (struct member *)c;
-    TRY(open_call(
-        m, (struct offer){
+    struct threads_member *m = (struct threads_member *)c;
+    TRY(threads_open_call(
+        m, (struct threads_offer){
                .call = COMM_BROADCAST, .x.data = data, .count = bytes, .unit = 1, .root = root}));
     if (c->rank != root && bytes)
         memcpy(data, m->x[root].data, bytes);
-    return close_call(m, bytes);
+    return threads_close_call(m, bytes);
 }
 
 enum sotto_status threads_barrier(struct comm *c)
 {
-    struct member *m = (struct member *)c;
-    TRY(open_call(m, (struct offer){.call = COMM_BARRIER}));
-    return close_call(m, 0);
+    struct threads_member *m = (struct threads_member *)c;
+    TRY(threads_open_call(m, (struct threads_offer){.call = COMM_BARRIER}));
+    return threads_close_call(m, 0);
 }
 
 /* What a device's ops make of all ranks' vectors. */
-static void collect_on(struct device *dev, const struct member *m, enum comm_call call,
-                       struct view y, size_t count, int root)
+static void issue_device_ops(struct device *dev, const struct threads_member *m,
+                             enum comm_call call, struct view y, size_t count, int root)
 {
     const struct comm *c = &m->base;
     const struct comm_block own = comm_block(count, c->size, c->rank);
@@ -162,22 +163,22 @@ static void collect_on(struct device *dev, const struct member *m, enum comm_cal
     }
 }
 
-enum sotto_status threads_far(struct comm *c, enum comm_call call, struct view y, struct view x,
-                              size_t count, int root, bool *done)
+enum sotto_status threads_on_device(struct comm *c, enum comm_call call, struct view y,
+                                    struct view x, size_t count, int root, bool *done)
 {
     *done = true;
-    struct member *m = (struct member *)c;
+    struct threads_member *m = (struct threads_member *)c;
     const size_t unit = dtype_size(y.type);
-    if (m->group->world->shaped) /* nothing sets out on a link before it was computed */
+    if (m->group->run->shaped) /* nothing sets out on a link before it was computed */
         TRY(device_check(c->dev));
-    TRY(open_call(m, (struct offer){.call = call,
-                                    .x = x,
-                                    .y = y,
-                                    .count = count,
-                                    .unit = unit,
-                                    .root = root,
-                                    .on_device = true,
-                                    .ready = device_mark(c->dev)}));
-    collect_on(c->dev, m, call, y, count, root);
-    return close_call(m, count * unit);
+    TRY(threads_open_call(m, (struct threads_offer){.call = call,
+                                                    .x = x,
+                                                    .y = y,
+                                                    .count = count,
+                                                    .unit = unit,
+                                                    .root = root,
+                                                    .on_device = true,
+                                                    .ready = device_mark(c->dev)}));
+    issue_device_ops(c->dev, m, call, y, count, root);
+    return threads_close_call(m, count * unit);
 }

@@ -7,38 +7,39 @@
 
 #include "comm/threads/threads.h"
 
-struct team;
+struct threads_team;
 
-struct seat {
+struct threads_seat {
     struct worker worker;
-    struct team *team;
+    struct threads_team *team;
     pthread_t thread;
 };
 
-struct team {
+struct threads_team {
     worker_job *job;
     void *arg;
 };
 
-static enum sotto_status open_lane(struct worker *w, struct lane **out)
+static enum sotto_status threads_open_lane(struct worker *w, struct lane **out)
 {
     (void)w;
     return lane_open_thread(out);
 }
 
-static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+static enum sotto_status threads_compute(struct worker *w, lane_job *work, void *arg,
+                                         double seconds)
 {
     (void)w, (void)seconds;
     return work ? work(arg) : SOTTO_OK;
 }
 
-static enum sotto_status move(struct worker *w, lane_job *work, void *arg, double bytes)
+static enum sotto_status threads_move(struct worker *w, lane_job *work, void *arg, double bytes)
 {
-    return compute(w, work, arg, bytes);
+    return threads_compute(w, work, arg, bytes);
 }
 
 static const struct worker_ops thread_worker = {
-    .name = "threads", .lane = open_lane, .compute = compute, .move = move};
+    .name = "threads", .lane = threads_open_lane, .compute = threads_compute, .move = threads_move};
 
 enum sotto_status worker_alone(struct worker *w)
 {
@@ -46,10 +47,10 @@ enum sotto_status worker_alone(struct worker *w)
     return threads_world(&(struct threads_config){.size = 1}, &w->world);
 }
 
-static void *work(void *arg)
+static void *run_seat(void *arg)
 {
-    struct seat *seat = arg;
-    struct team *team = seat->team;
+    struct threads_seat *seat = arg;
+    struct threads_team *team = seat->team;
     enum sotto_status st = team->job(&seat->worker, team->arg);
     if (st == SOTTO_OK) {
         threads_end(seat->worker.world);
@@ -64,8 +65,8 @@ static void *work(void *arg)
 enum sotto_status engine_threads(const struct engine_config *config, worker_job *job, void *arg)
 {
     const int n = config->workers;
-    struct team team = {.job = job, .arg = arg};
-    struct seat *seat = calloc((size_t)n, sizeof *seat);
+    struct threads_team team = {.job = job, .arg = arg};
+    struct threads_seat *seat = calloc((size_t)n, sizeof *seat);
     struct comm **world = calloc((size_t)n, sizeof *world);
     enum sotto_status st = SOTTO_OK;
     int started = 0;
@@ -75,14 +76,14 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     if (st == SOTTO_OK)
         st = threads_world(&threads, world);
     for (; started < n && st == SOTTO_OK; started++) {
-        seat[started] = (struct seat){.worker = {.ops = &thread_worker,
-                                                 .rank = started,
-                                                 .size = n,
-                                                 .world = world[started],
-                                                 .clock = &clock_real},
-                                      .team = &team};
+        seat[started] = (struct threads_seat){.worker = {.ops = &thread_worker,
+                                                         .rank = started,
+                                                         .size = n,
+                                                         .world = world[started],
+                                                         .clock = &clock_real},
+                                              .team = &team};
         const int error =
-            n > 1 ? pthread_create(&seat[started].thread, NULL, work, &seat[started]) : 0;
+            n > 1 ? pthread_create(&seat[started].thread, NULL, run_seat, &seat[started]) : 0;
         if (error) {
             st =
                 fail(SOTTO_ENOMEM, "cannot start thread %d of %d: %s", started, n, strerror(error));
@@ -109,7 +110,7 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
 enum sotto_status engine_mpi(struct comm *world, worker_job *job, void *arg)
 {
     static const struct worker_ops mpi_worker = {
-        .name = "mpi", .lane = open_lane, .compute = compute, .move = move};
+        .name = "mpi", .lane = threads_open_lane, .compute = threads_compute, .move = threads_move};
     struct worker w = {.ops = &mpi_worker,
                        .rank = world->rank,
                        .size = world->size,

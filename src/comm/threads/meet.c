@@ -5,7 +5,7 @@
 
 #include "comm/threads/threads_impl.h"
 
-enum sotto_status threads_status(struct world *w)
+enum sotto_status threads_status(struct threads_run *w)
 {
     pthread_mutex_lock(&w->lock);
     enum sotto_status st = status_raise(&w->note);
@@ -13,7 +13,7 @@ enum sotto_status threads_status(struct world *w)
     return st;
 }
 
-bool threads_sleep(struct group *g, double until)
+bool threads_sleep(struct threads_group *g, double until)
 {
     if (isinf(until))
         return pthread_cond_wait(&g->moved, &g->lock) == 0;
@@ -22,23 +22,23 @@ bool threads_sleep(struct group *g, double until)
 }
 
 /* Those who have not come to the meeting that this rank waits in. */
-static void name_absent(struct member *m, double waited)
+static void warn_of_stalled(struct threads_member *m, double waited)
 {
-    struct group *g = m->group;
+    struct threads_group *g = m->group;
     const uint64_t mine = atomic_load(&g->visits[m->base.rank]);
-    struct absent who = {0};
+    struct stalled_ranks who = {0};
     for (int r = 0; r < g->size; r++)
         if (atomic_load(&g->visits[r]) < mine)
-            absent_add(&who, g->world_rank[r]);
-    absence_tell(&g->world->absence, &who, waited);
+            stall_add_rank(&who, g->world_rank[r]);
+    stall_warn(&g->run->stall, &who, waited);
 }
 
 /* Waits until all ranks of the group have come; false if the run was aborted first, and `heed`. Who
  * gives up takes back that it came, so nobody believes to have met it and reads its memory. */
-static bool gathered(struct member *m, bool heed)
+static bool wait_for_all(struct threads_member *m, bool heed)
 {
     enum { SPINS = 4000 };
-    struct group *g = m->group;
+    struct threads_group *g = m->group;
     atomic_fetch_add(&g->visits[m->base.rank], 1);
     uint64_t size = (uint64_t)g->size, before = atomic_fetch_add(&g->came, 1);
     uint64_t all = (before / size + 1) * size; /* when this meeting is held */
@@ -50,15 +50,15 @@ static bool gathered(struct member *m, bool heed)
         }
         return true;
     }
-    for (int i = 0; g->world->spins && i < SPINS; i++)
+    for (int i = 0; g->run->spins && i < SPINS; i++)
         if (atomic_load(&g->came) >= all)
             return true;
     pthread_mutex_lock(&g->lock);
     atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
     const double begin = clock_now(&clock_real);
-    while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->world->aborted)))
-        if (!threads_sleep(g, begin + absence_limit(&g->world->absence)))
-            name_absent(m, clock_now(&clock_real) - begin);
+    while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->run->aborted)))
+        if (!threads_sleep(g, begin + stall_limit(&g->run->stall)))
+            warn_of_stalled(m, clock_now(&clock_real) - begin);
     atomic_fetch_sub(&g->asleep, 1);
     pthread_mutex_unlock(&g->lock);
     uint64_t came = atomic_load(&g->came);
@@ -68,12 +68,12 @@ static bool gathered(struct member *m, bool heed)
     return true;
 }
 
-enum sotto_status threads_meet(struct member *m)
+enum sotto_status threads_meet(struct threads_member *m)
 {
-    return gathered(m, true) ? SOTTO_OK : threads_status(m->group->world);
+    return wait_for_all(m, true) ? SOTTO_OK : threads_status(m->group->run);
 }
 
-void threads_meet_again(struct member *m)
+void threads_meet_again(struct threads_member *m)
 {
-    gathered(m, false);
+    wait_for_all(m, false);
 }

@@ -11,10 +11,10 @@
 enum { LONG = 1 << 16 }; /* bytes */
 
 /* The smallest that has room, or else the largest; NULL: there is none. The lock is held. */
-static struct message *take_idle(struct group *g, size_t bytes)
+static struct threads_message *take_idle_message(struct threads_group *g, size_t bytes)
 {
-    struct message **best = &g->idle, *message = g->idle;
-    for (struct message **at = best; *at; at = &(*at)->next) {
+    struct threads_message **best = &g->idle, *message = g->idle;
+    for (struct threads_message **at = best; *at; at = &(*at)->next) {
         const size_t room = (*at)->room, so_far = (*best)->room;
         if (so_far < bytes ? room > so_far : room >= bytes && room < so_far)
             best = at;
@@ -27,7 +27,7 @@ static struct message *take_idle(struct group *g, size_t bytes)
 }
 
 /* The sender or the receiver needs it no more; the lock is held. */
-static void let_go(struct group *g, struct message *message)
+static void release_message(struct threads_group *g, struct threads_message *message)
 {
     if (--message->users > 0)
         return;
@@ -36,11 +36,11 @@ static void let_go(struct group *g, struct message *message)
 }
 
 /* Memory for a message with a copy of the data. */
-static enum sotto_status make_message(struct group *g, const void *data, size_t bytes,
-                                      struct message **out)
+static enum sotto_status make_message(struct threads_group *g, const void *data, size_t bytes,
+                                      struct threads_message **out)
 {
     pthread_mutex_lock(&g->lock);
-    struct message *message = take_idle(g, bytes);
+    struct threads_message *message = take_idle_message(g, bytes);
     pthread_mutex_unlock(&g->lock);
     if (!message && !(message = calloc(1, sizeof *message)))
         return fail(SOTTO_ENOMEM, "no memory for a message");
@@ -63,10 +63,11 @@ static enum sotto_status make_message(struct group *g, const void *data, size_t 
 }
 
 /* The last byte has left: into the inbox, most often at its end; the lock is held. */
-static void list(struct group *g, struct message *message, int to, double ready)
+static void list_arrival(struct threads_group *g, struct threads_message *message, int to,
+                         double ready)
 {
-    struct inbox *inbox = &g->inbox[to];
-    struct message *before = inbox->last;
+    struct threads_inbox *inbox = &g->inbox[to];
+    struct threads_message *before = inbox->last;
     while (before &&
            (before->ready > ready || (before->ready == ready && before->from > message->from)))
         before = before->before;
@@ -78,14 +79,14 @@ static void list(struct group *g, struct message *message, int to, double ready)
     message->listed = true;
 }
 
-static struct box *box_to(struct comm *c, int to)
+static struct threads_box *box_to(struct comm *c, int to)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct threads_group *g = ((struct threads_member *)c)->group;
     return &g->box[c->rank * g->size + to];
 }
 
 /* Behind the others of its box; the lock is held. */
-static void post(struct box *box, struct message *message)
+static void append_message(struct threads_box *box, struct threads_message *message)
 {
     *box->last = message;
     box->last = &message->next;
@@ -94,14 +95,14 @@ static void post(struct box *box, struct message *message)
 /* A copy, which leaves as the links let it. */
 static enum sotto_status send_copy(struct comm *c, const void *data, size_t bytes, int to)
 {
-    struct member *m = (struct member *)c;
-    struct group *g = m->group;
-    struct box *box = box_to(c, to);
-    struct message *message = NULL;
+    struct threads_member *m = (struct threads_member *)c;
+    struct threads_group *g = m->group;
+    struct threads_box *box = box_to(c, to);
+    struct threads_message *message = NULL;
     TRY(make_message(g, data, bytes, &message));
     message->from = c->rank;
     message->sent = clock_now(&clock_real);
-    struct shaped *shaped = g->world->shaped;
+    struct shaped *shaped = g->run->shaped;
     message->users = shaped ? 2 : 1;
     enum sotto_status st = SOTTO_OK;
     if (shaped)
@@ -113,50 +114,52 @@ static enum sotto_status send_copy(struct comm *c, const void *data, size_t byte
         return st;
     }
     pthread_mutex_lock(&g->lock);
-    post(box, message);
+    append_message(box, message);
     if (!shaped)
-        list(g, message, to, message->sent);
+        list_arrival(g, message, to, message->sent);
     pthread_cond_broadcast(&g->moved);
     pthread_mutex_unlock(&g->lock);
     if (shaped) {
         const double ready = shaped_wait_left(shaped, &message->shaped);
         pthread_mutex_lock(&g->lock);
         if (!message->taken)
-            list(g, message, to, ready);
-        let_go(g, message);
+            list_arrival(g, message, to, ready);
+        release_message(g, message);
         pthread_cond_broadcast(&g->moved);
         pthread_mutex_unlock(&g->lock);
     }
-    return atomic_load(&g->world->aborted) ? threads_status(g->world) : SOTTO_OK;
+    return atomic_load(&g->run->aborted) ? threads_status(g->run) : SOTTO_OK;
 }
 
-static bool lends(const struct comm *c, size_t bytes)
+static bool must_lend(const struct comm *c, size_t bytes)
 {
-    return bytes >= LONG && !((const struct member *)c)->group->world->shaped;
+    return bytes >= LONG && !((const struct threads_member *)c)->group->run->shaped;
 }
 
 /* Shows the data themselves to their receiver, until take_back. */
-static void lend(struct comm *c, struct message *message, const void *data, size_t bytes, int to)
+static void lend_message(struct comm *c, struct threads_message *message, const void *data,
+                         size_t bytes, int to)
 {
-    struct group *g = ((struct member *)c)->group;
-    *message = (struct message){.from = c->rank,
-                                .lent = true,
-                                .bytes = bytes,
-                                .data = (void *)data, /* which nobody writes to */
-                                .sent = clock_now(&clock_real)};
+    struct threads_group *g = ((struct threads_member *)c)->group;
+    *message = (struct threads_message){.from = c->rank,
+                                        .lent = true,
+                                        .bytes = bytes,
+                                        .data = (void *)data, /* which nobody writes to */
+                                        .sent = clock_now(&clock_real)};
     message->since = message->sent;
     pthread_mutex_lock(&g->lock);
-    post(box_to(c, to), message);
-    list(g, message, to, message->sent);
+    append_message(box_to(c, to), message);
+    list_arrival(g, message, to, message->sent);
     pthread_cond_broadcast(&g->moved);
     pthread_mutex_unlock(&g->lock);
 }
 
 /* Out of its box, and of the inbox of the rank `to`; the lock is held. */
-static void take_out(struct group *g, struct box *box, const struct message *message, int to)
+static void remove_message(struct threads_group *g, struct threads_box *box,
+                           const struct threads_message *message, int to)
 {
-    struct inbox *inbox = &g->inbox[to];
-    struct message **at = &box->first;
+    struct threads_inbox *inbox = &g->inbox[to];
+    struct threads_message **at = &box->first;
     while (*at != message)
         at = &(*at)->next;
     if (!(*at = message->next))
@@ -169,19 +172,20 @@ static void take_out(struct group *g, struct box *box, const struct message *mes
 
 /* Waits until the data of a message that was lent are copied, or nobody will: a receiver that has
  * ended, or `gives_up`. */
-static enum sotto_status take_back(struct comm *c, struct message *message, int to, bool gives_up)
+static enum sotto_status await_copied(struct comm *c, struct threads_message *message, int to,
+                                      bool gives_up)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct threads_group *g = ((struct threads_member *)c)->group;
     pthread_mutex_lock(&g->lock);
-    while (!message->taken && !gives_up && !g->ended[to] && !atomic_load(&g->world->aborted))
+    while (!message->taken && !gives_up && !g->ended[to] && !atomic_load(&g->run->aborted))
         pthread_cond_wait(&g->moved, &g->lock);
     if (!message->taken)
-        take_out(g, box_to(c, to), message, to);
+        remove_message(g, box_to(c, to), message, to);
     while (message->taken && !message->copied)
         pthread_cond_wait(&g->moved, &g->lock);
     pthread_mutex_unlock(&g->lock);
     c->wait = (struct comm_wait){message->sent, message->since};
-    return atomic_load(&g->world->aborted) ? threads_status(g->world) : SOTTO_OK;
+    return atomic_load(&g->run->aborted) ? threads_status(g->run) : SOTTO_OK;
 }
 
 enum sotto_status threads_post(struct comm *c, const void *data, size_t bytes, int to)
@@ -191,58 +195,59 @@ enum sotto_status threads_post(struct comm *c, const void *data, size_t bytes, i
 
 enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to)
 {
-    struct message message;
-    if (!lends(c, bytes))
+    struct threads_message message;
+    if (!must_lend(c, bytes))
         return send_copy(c, data, bytes, to);
-    lend(c, &message, data, bytes, to);
-    return take_back(c, &message, to, false);
+    lend_message(c, &message, data, bytes, to);
+    return await_copied(c, &message, to, false);
 }
 
 /* The box's first message, for the rank `to`; the lock is held. */
-static struct message *take(struct group *g, struct box *box, int to)
+static struct threads_message *take_first(struct threads_group *g, struct threads_box *box, int to)
 {
-    struct message *message = box->first;
-    take_out(g, box, message, to);
+    struct threads_message *message = box->first;
+    remove_message(g, box, message, to);
     message->taken = true;
     return message;
 }
 
 /* ... which is received when it has come. */
-static void receive(struct comm *c, struct message *message, void *data, size_t room, size_t *came)
+static void receive_message(struct comm *c, struct threads_message *message, void *data,
+                            size_t room, size_t *came)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct threads_group *g = ((struct threads_member *)c)->group;
     *came = message->bytes;
     c->wait.to = message->sent;
     if (*came && *came <= room)
         memcpy(data, message->data, *came);
-    if (g->world->shaped)
-        shaped_wait_come(g->world->shaped, &message->shaped);
+    if (g->run->shaped)
+        shaped_wait_come(g->run->shaped, &message->shaped);
     pthread_mutex_lock(&g->lock);
     if (message->lent) {
         message->since = c->wait.from;
         message->copied = true;
         pthread_cond_broadcast(&g->moved);
     } else {
-        let_go(g, message);
+        release_message(g, message);
     }
     pthread_mutex_unlock(&g->lock);
 }
 
 enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
 {
-    struct group *g = ((struct member *)c)->group;
-    struct box *box = &g->box[from * g->size + c->rank];
+    struct threads_group *g = ((struct threads_member *)c)->group;
+    struct threads_box *box = &g->box[from * g->size + c->rank];
     c->wait.from = clock_now(&clock_real);
     pthread_mutex_lock(&g->lock);
-    while (!box->first && !g->ended[from] && !atomic_load(&g->world->aborted))
+    while (!box->first && !g->ended[from] && !atomic_load(&g->run->aborted))
         pthread_cond_wait(&g->moved, &g->lock);
-    struct message *message = box->first ? take(g, box, c->rank) : NULL;
+    struct threads_message *message = box->first ? take_first(g, box, c->rank) : NULL;
     pthread_mutex_unlock(&g->lock);
     if (message) {
-        receive(c, message, data, room, came);
+        receive_message(c, message, data, room, came);
         return SOTTO_OK;
     }
-    TRY(threads_status(g->world));
+    TRY(threads_status(g->run));
     return fail(SOTTO_EPEER, "rank %d waits for a message from rank %d, which has ended", c->rank,
                 from);
 }
@@ -251,30 +256,32 @@ enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from
 enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                    size_t room, int from, size_t *came)
 {
-    struct message message;
-    if (!lends(c, bytes)) {
+    struct threads_message message;
+    if (!must_lend(c, bytes)) {
         TRY(send_copy(c, out, bytes, to));
         return threads_recv(c, in, room, from, came);
     }
-    lend(c, &message, out, bytes, to);
+    lend_message(c, &message, out, bytes, to);
     const enum sotto_status st = threads_recv(c, in, room, from, came);
     const struct comm_wait wait = c->wait; /* mostly both are */
     struct status_note note;
     status_save(&note, st);
-    const enum sotto_status sent = take_back(c, &message, to, st != SOTTO_OK);
+    const enum sotto_status sent = await_copied(c, &message, to, st != SOTTO_OK);
     c->wait = wait;
     return st == SOTTO_OK ? sent : status_raise(&note);
 }
 
-static struct message *first_among(const struct inbox *inbox, const bool *among)
+static struct threads_message *threads_first_among(const struct threads_inbox *inbox,
+                                                   const bool *among)
 {
-    struct message *message = inbox->first;
+    struct threads_message *message = inbox->first;
     while (message && among && !among[message->from])
         message = message->after;
     return message;
 }
 
-static bool all_ended(const struct group *g, const struct comm *c, const bool *among)
+static bool threads_all_ended(const struct threads_group *g, const struct comm *c,
+                              const bool *among)
 {
     for (int r = 0; r < g->size; r++)
         if ((r != c->rank || c->twinned) && !g->ended[r] && (!among || among[r]))
@@ -285,20 +292,20 @@ static bool all_ended(const struct group *g, const struct comm *c, const bool *a
 enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, const bool *among,
                                    double until, int *from, size_t *came)
 {
-    struct group *g = ((struct member *)c)->group;
-    struct message *message = NULL;
+    struct threads_group *g = ((struct threads_member *)c)->group;
+    struct threads_message *message = NULL;
     double now = c->wait.from = clock_now(&clock_real);
     const double limit = fmax(until, now);
     bool ended = false;
     pthread_mutex_lock(&g->lock);
-    for (; !atomic_load(&g->world->aborted); now = clock_now(&clock_real)) {
-        const struct message *first = first_among(&g->inbox[c->rank], among);
+    for (; !atomic_load(&g->run->aborted); now = clock_now(&clock_real)) {
+        const struct threads_message *first = threads_first_among(&g->inbox[c->rank], among);
         if (first && first->ready <= fmin(now, limit)) {
             *from = first->from;
-            message = take(g, &g->box[*from * g->size + c->rank], c->rank);
+            message = take_first(g, &g->box[*from * g->size + c->rank], c->rank);
             break;
         }
-        ended = !first && all_ended(g, c, among);
+        ended = !first && threads_all_ended(g, c, among);
         if (ended || now >= limit)
             break;
         threads_sleep(g, first ? fmin(first->ready, limit) : limit);
@@ -306,9 +313,9 @@ enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, cons
     pthread_mutex_unlock(&g->lock);
     c->wait.to = now;
     if (message) {
-        receive(c, message, data, room, came);
+        receive_message(c, message, data, room, came);
         return SOTTO_OK;
     }
-    TRY(threads_status(g->world));
+    TRY(threads_status(g->run));
     return ended ? comm_all_ended(c) : SOTTO_OK;
 }

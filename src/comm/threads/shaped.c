@@ -13,7 +13,7 @@ struct shaped {
     struct network *net;
 };
 
-static double now(void)
+static double real_now(void)
 {
     return clock_now(&clock_real);
 }
@@ -55,11 +55,11 @@ struct network *shaped_network(struct shaped *s)
 
 void shaped_sleep_until(double when)
 {
-    double left = when - now();
+    double left = when - real_now();
     while (left > 0) {
         struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
         nanosleep(&t, NULL);
-        left = when - now();
+        left = when - real_now();
     }
 }
 
@@ -73,7 +73,7 @@ static void catch_up(struct shaped *s, double time)
 }
 
 /* The time at which something that is to begin at `since` begins: not before what has happened. */
-static double beginning(struct shaped *s, double since)
+static double begin_time(struct shaped *s, double since)
 {
     catch_up(s, since);
     return fmax(since, network_time(s->net));
@@ -85,7 +85,7 @@ static void wait_moved(struct shaped *s)
     const double next = network_next(s->net);
     const struct timespec t = {(time_t)next, (long)((next - floor(next)) * 1e9)};
     pthread_cond_timedwait(&s->moved, &s->lock, &t);
-    catch_up(s, now());
+    catch_up(s, real_now());
 }
 
 static void trip_over(struct trip *trip, double time)
@@ -95,15 +95,15 @@ static void trip_over(struct trip *trip, double time)
     t->end = time;
 }
 
-enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, struct way *way,
-                                struct way_call call, uint64_t number, double since)
+enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, struct route *route,
+                                struct route_call call, uint64_t number, double since)
 {
     enum sotto_status st = SOTTO_OK;
     pthread_mutex_lock(&s->lock);
     if (trip->started < number) {
         trip->started = number;
         trip->trip.over = trip_over;
-        st = trip_start(&trip->trip, way, call, beginning(s, since));
+        st = trip_start(&trip->trip, route, call, begin_time(s, since));
         if (st != SOTTO_OK)
             trip_over(&trip->trip, since); /* the others go on, this one tells them */
         pthread_cond_broadcast(&s->moved);
@@ -116,7 +116,7 @@ enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, stru
     return st;
 }
 
-static void message_left(struct flow *flow, double time)
+static void shaped_message_left(struct network_flow *flow, double time)
 {
     struct shaped_message *m = (struct shaped_message *)flow; /* its first member */
     m->gone = true;
@@ -126,16 +126,16 @@ static void message_left(struct flow *flow, double time)
 enum sotto_status shaped_send(struct shaped *s, struct shaped_message *m, int from, int to,
                               double bytes, double since)
 {
-    const struct hop hop = network_hop(s->net, from, to);
-    *m = (struct shaped_message){.latency = hop.latency, .flow.ended = message_left};
+    const struct network_hop hop = network_hop(s->net, from, to);
+    *m = (struct shaped_message){.latency = hop.latency, .flow.ended = shaped_message_left};
     m->flow.use = m->use;
     for (int i = 0; i < 2; i++)
-        if (hop.side[i] >= 0)
-            m->use[m->flow.n++] = (struct network_use){.side = hop.side[i], .streams = 1};
+        if (hop.port[i] >= 0)
+            m->use[m->flow.n++] = (struct network_use){.port = hop.port[i], .streams = 1};
     pthread_mutex_lock(&s->lock);
     enum sotto_status st = network_reserve(s->net);
     if (st == SOTTO_OK) {
-        network_start(s->net, &m->flow, bytes, beginning(s, since));
+        network_start(s->net, &m->flow, bytes, begin_time(s, since));
         pthread_cond_broadcast(&s->moved);
     }
     pthread_mutex_unlock(&s->lock);
@@ -145,7 +145,7 @@ enum sotto_status shaped_send(struct shaped *s, struct shaped_message *m, int fr
 double shaped_wait_left(struct shaped *s, struct shaped_message *m)
 {
     pthread_mutex_lock(&s->lock);
-    catch_up(s, now());
+    catch_up(s, real_now());
     while (!m->gone)
         wait_moved(s);
     const double come = m->left + m->latency;

@@ -20,13 +20,13 @@ struct shaped_trip {
     uint64_t started, over; /* how many */
     double end;
 };
-enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, struct way *way,
-                                struct way_call call, uint64_t number, double since);
+enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, struct route *route,
+                                struct route_call call, uint64_t number, double since);
 
 /* A message from one worker to another. Set out by its sender, who waits until its last byte has
  * left; the receiver waits until it has come. */
 struct shaped_message {
-    struct flow flow;
+    struct network_flow flow;
     struct network_use use[2];
     bool gone;
     double left, latency;

@@ -7,12 +7,12 @@
 
 #include "base/log.h"
 
-double absence_limit(const struct absence *a)
+double stall_limit(const struct stall_watch *a)
 {
     return fmax(a->patience, a->longer);
 }
 
-void absent_add(struct absent *a, int rank)
+void stall_add_rank(struct stalled_ranks *a, int rank)
 {
     enum { NAMED = 8 };
     const size_t length = strlen(a->text);
@@ -23,7 +23,7 @@ void absent_add(struct absent *a, int rank)
     a->count++;
 }
 
-void absence_tell(struct absence *a, const struct absent *who, double waited)
+void stall_warn(struct stall_watch *a, const struct stalled_ranks *who, double waited)
 {
     double longer = a->longer;
     if (!who->count || waited < fmax(a->patience, longer) ||

@@ -6,25 +6,25 @@
 #include <stdbool.h>
 
 /* Shared by all communicators of a run, of this process. */
-struct absence {
+struct stall_watch {
     double patience;       /* seconds; before anything waits         */
     _Atomic double longer; /* twice the longest wait that was told of */
 };
 
-#define ABSENCE_PATIENCE 60.0 /* unless a test has less */
+#define STALL_PATIENCE 60.0 /* unless a test has less */
 
 /* How long a wait must be to be told of. */
-double absence_limit(const struct absence *a);
+double stall_limit(const struct stall_watch *a);
 
 /* Collects ranks of the world, for one line. */
-struct absent {
+struct stalled_ranks {
     char text[160];
     int count;
 };
-void absent_add(struct absent *a, int rank);
+void stall_add_rank(struct stalled_ranks *a, int rank);
 
 /* Logs who is absent, if the wait is long enough; the next must be twice as long, so that neither
  * others that wait too nor waits of this length are told of again. */
-void absence_tell(struct absence *a, const struct absent *who, double waited);
+void stall_warn(struct stall_watch *a, const struct stalled_ranks *who, double waited);
 
 #endif

@@ -7,7 +7,7 @@
 #include "comm/threads/threads.h"
 #include "comm/threads/threads_impl.h"
 
-static void leave_world(struct world *w)
+static void leave_world(struct threads_run *w)
 {
     if (atomic_fetch_sub(&w->users, 1) == 1) {
         pthread_mutex_destroy(&w->lock);
@@ -17,21 +17,21 @@ static void leave_world(struct world *w)
     }
 }
 
-static void free_messages(struct message *message)
+static void free_messages(struct threads_message *message)
 {
     while (message) {
-        struct message *next = message->next;
+        struct threads_message *next = message->next;
         free(message->data);
         free(message);
         message = next;
     }
 }
 
-static void free_group(struct group *g)
+static void threads_free_group(struct threads_group *g)
 {
-    struct world *w = g->world;
+    struct threads_run *w = g->run;
     pthread_mutex_lock(&w->lock);
-    struct group **at = &w->groups;
+    struct threads_group **at = &w->groups;
     while (*at != g)
         at = &(*at)->next;
     *at = g->next;
@@ -41,7 +41,7 @@ static void free_group(struct group *g)
     free_messages(g->idle);
     pthread_cond_destroy(&g->moved);
     pthread_mutex_destroy(&g->lock);
-    way_close(&g->way);
+    route_close(&g->route);
     free(g->offer);
     free(g->done);
     free(g->box);
@@ -57,13 +57,13 @@ static void free_group(struct group *g)
 }
 
 /* A group of `size` ranks, the i-th of them worker[i] of the world; NULL without memory. */
-static struct group *make_group(struct world *w, int size, const int *worker)
+static struct threads_group *threads_make_group(struct threads_run *w, int size, const int *worker)
 {
-    struct group *g = calloc(1, sizeof *g);
+    struct threads_group *g = calloc(1, sizeof *g);
     if (!g)
         return NULL;
     size_t n = (size_t)size;
-    g->world = w;
+    g->run = w;
     g->size = size;
     atomic_init(&g->users, size);
     pthread_mutex_init(&g->lock, NULL);
@@ -89,7 +89,7 @@ static struct group *make_group(struct world *w, int size, const int *worker)
     pthread_mutex_unlock(&w->lock);
     if (!g->offer || !g->box || !g->inbox || !g->ended || !g->color || !g->made || !g->node ||
         !g->visits || !g->world_rank || !g->done) {
-        free_group(g);
+        threads_free_group(g);
         return NULL;
     }
     for (int i = 0; i < size; i++) {
@@ -97,30 +97,30 @@ static struct group *make_group(struct world *w, int size, const int *worker)
         g->node[i] = w->node[worker[i]];
     }
     if (w->shaped)
-        way_open(&g->way, shaped_network(w->shaped), g->world_rank, g->node, size);
+        route_open(&g->route, shaped_network(w->shaped), g->world_rank, g->node, size);
     for (size_t i = 0; i < n * n; i++)
         g->box[i].last = &g->box[i].first;
     return g;
 }
 
-static void leave_group(struct group *g)
+static void leave_group(struct threads_group *g)
 {
     if (atomic_fetch_sub(&g->users, 1) == 1)
-        free_group(g);
+        threads_free_group(g);
 }
 
 void threads_end(struct comm *c)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct threads_group *g = ((struct threads_member *)c)->group;
     pthread_mutex_lock(&g->lock);
     g->ended[c->rank] = true;
     pthread_cond_broadcast(&g->moved);
     pthread_mutex_unlock(&g->lock);
 }
 
-static void free_member(struct comm *c)
+static void threads_free_member(struct comm *c)
 {
-    struct member *m = (struct member *)c;
+    struct threads_member *m = (struct threads_member *)c;
     threads_end(c);
     leave_group(m->group);
     free(m->x);
@@ -129,17 +129,17 @@ static void free_member(struct comm *c)
 }
 
 /* Wakes everybody who waits anywhere in the world. The first note counts. */
-static void abort_world(struct comm *c, const struct status_note *note)
+static void threads_abort(struct comm *c, const struct status_note *note)
 {
-    const struct member *m = (const struct member *)c;
-    struct world *w = m->group->world;
+    const struct threads_member *m = (const struct threads_member *)c;
+    struct threads_run *w = m->group->run;
     pthread_mutex_lock(&w->lock);
     if (!atomic_load(&w->aborted)) {
         w->note.code = note->code;
         snprintf(w->note.text, sizeof w->note.text, "worker %d: %.*s", m->world_rank,
                  STATUS_ROOM - 32, note->text);
         atomic_store(&w->aborted, true);
-        for (struct group *g = w->groups; g; g = g->next) {
+        for (struct threads_group *g = w->groups; g; g = g->next) {
             pthread_mutex_lock(&g->lock);
             pthread_cond_broadcast(&g->moved);
             pthread_mutex_unlock(&g->lock);
@@ -148,8 +148,8 @@ static void abort_world(struct comm *c, const struct status_note *note)
     pthread_mutex_unlock(&w->lock);
 }
 
-static enum sotto_status split(struct comm *c, int color, struct comm **out);
-static enum sotto_status twin(struct comm *c, struct comm **out);
+static enum sotto_status threads_split(struct comm *c, int color, struct comm **out);
+static enum sotto_status threads_twin(struct comm *c, struct comm **out);
 
 static const struct comm_ops threads_ops = {
     .name = "threads",
@@ -162,17 +162,17 @@ static const struct comm_ops threads_ops = {
     .reduce_scatter = threads_reduce_scatter,
     .allgather = threads_allgather,
     .broadcast = threads_broadcast,
-    .on_device = threads_far,
+    .on_device = threads_on_device,
     .barrier = threads_barrier,
-    .split = split,
-    .twin = twin,
-    .abort = abort_world,
-    .free = free_member,
+    .split = threads_split,
+    .twin = threads_twin,
+    .abort = threads_abort,
+    .free = threads_free_member,
 };
 
-static enum sotto_status make_member(struct group *g, int rank, struct comm **out)
+static enum sotto_status threads_make_member(struct threads_group *g, int rank, struct comm **out)
 {
-    struct member *m = calloc(1, sizeof *m);
+    struct threads_member *m = calloc(1, sizeof *m);
     struct view *x = calloc((size_t)g->size, sizeof *x), *y = calloc((size_t)g->size, sizeof *y);
     if (!m || !x || !y) {
         free(m);
@@ -195,18 +195,18 @@ static enum sotto_status make_member(struct group *g, int rank, struct comm **ou
     return SOTTO_OK;
 }
 
-static enum sotto_status twin(struct comm *c, struct comm **out)
+static enum sotto_status threads_twin(struct comm *c, struct comm **out)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct threads_group *g = ((struct threads_member *)c)->group;
     atomic_fetch_add(&g->users, 1);
-    return make_member(g, c->rank, out);
+    return threads_make_member(g, c->rank, out);
 }
 
 /* The lowest rank of each color makes the group for all of them. */
-static enum sotto_status split(struct comm *c, int color, struct comm **out)
+static enum sotto_status threads_split(struct comm *c, int color, struct comm **out)
 {
-    struct member *m = (struct member *)c;
-    struct group *g = m->group;
+    struct threads_member *m = (struct threads_member *)c;
+    struct threads_group *g = m->group;
     g->color[c->rank] = color;
     TRY(threads_meet(m));
     int lowest = -1, rank = 0, size = 0;
@@ -221,12 +221,12 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
         size++;
     }
     if (lowest == c->rank)
-        g->made[c->rank] = worker ? make_group(g->world, size, worker) : NULL;
+        g->made[c->rank] = worker ? threads_make_group(g->run, size, worker) : NULL;
     free(worker);
     threads_meet_again(m);
-    struct group *mine = g->made[lowest];
-    enum sotto_status st =
-        mine ? make_member(mine, rank, out) : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
+    struct threads_group *mine = g->made[lowest];
+    enum sotto_status st = mine ? threads_make_member(mine, rank, out)
+                                : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
     threads_meet_again(m); /* color and made may be written again */
     return st;
 }
@@ -242,14 +242,14 @@ enum sotto_status threads_check(int size)
 }
 
 /* The world of `config`, used by who makes it. */
-static enum sotto_status make_world(const struct threads_config *config, struct world **out)
+static enum sotto_status make_world(const struct threads_config *config, struct threads_run **out)
 {
-    struct world *w = *out = calloc(1, sizeof *w);
+    struct threads_run *w = *out = calloc(1, sizeof *w);
     if (!w)
         return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
     pthread_mutex_init(&w->lock, NULL);
     atomic_init(&w->users, 1);
-    w->absence.patience = config->patience > 0 ? config->patience : ABSENCE_PATIENCE;
+    w->stall.patience = config->patience > 0 ? config->patience : STALL_PATIENCE;
     w->spins = cores_allowed("") >= config->size;
     w->node = calloc((size_t)config->size, sizeof *w->node);
     if (!w->node)
@@ -260,19 +260,19 @@ static enum sotto_status make_world(const struct threads_config *config, struct 
 }
 
 /* Its communicators: all or none. */
-static enum sotto_status make_members(struct world *w, int size, struct comm **out)
+static enum sotto_status make_members(struct threads_run *w, int size, struct comm **out)
 {
     int *worker = calloc((size_t)size, sizeof *worker);
     for (int r = 0; r < size && worker; r++)
         worker[r] = r;
-    struct group *g = worker ? make_group(w, size, worker) : NULL;
+    struct threads_group *g = worker ? threads_make_group(w, size, worker) : NULL;
     free(worker);
     if (!g)
         return fail(SOTTO_ENOMEM, "no memory for %d workers", size);
     enum sotto_status st = SOTTO_OK;
     for (int r = 0; r < size; r++) {
         if (st == SOTTO_OK)
-            st = make_member(g, r, &out[r]); /* leaves the group when it fails */
+            st = threads_make_member(g, r, &out[r]); /* leaves the group when it fails */
         else
             leave_group(g);
     }
@@ -288,7 +288,7 @@ enum sotto_status threads_world(const struct threads_config *config, struct comm
     TRY(threads_check(config->size));
     for (int r = 0; r < config->size; r++)
         out[r] = NULL;
-    struct world *w = NULL;
+    struct threads_run *w = NULL;
     enum sotto_status st = make_world(config, &w);
     if (st == SOTTO_OK)
         st = make_members(w, config->size, out);
@@ -299,5 +299,5 @@ enum sotto_status threads_world(const struct threads_config *config, struct comm
 
 enum sotto_status threads_aborted(struct comm *c)
 {
-    return threads_status(((struct member *)c)->group->world);
+    return threads_status(((struct threads_member *)c)->group->run);
 }

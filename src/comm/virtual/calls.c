@@ -3,15 +3,15 @@
 #include "comm/staging.h"
 #include "comm/virtual/virtual_impl.h"
 
-static struct group *group_of(struct trip *trip)
+static struct virtual_group *group_of(struct trip *trip)
 {
-    return (struct group *)((char *)trip - offsetof(struct group, trip));
+    return (struct virtual_group *)((char *)trip - offsetof(struct virtual_group, trip));
 }
 
 /* The last to come need not have begun to wait. */
-static void let_go(struct trip *trip, double time)
+static void release_ranks(struct trip *trip, double time)
 {
-    struct group *g = group_of(trip);
+    struct virtual_group *g = group_of(trip);
     g->over = true;
     g->end = time;
     for (int r = 0; r < g->size; r++) {
@@ -24,32 +24,32 @@ static void let_go(struct trip *trip, double time)
 }
 
 /* It sets out through the network. Making communicators costs no time, nor does a pause. */
-static enum sotto_status set_out(struct group *g)
+static enum sotto_status start_trip(struct virtual_group *g)
 {
-    const struct offer *o = &g->offer[0];
-    struct way_call call = {.call = (enum comm_call)o->call,
-                            .bytes = (double)o->count * (double)o->unit,
-                            .bf16 = o->unit == dtype_size(DTYPE_BF16),
-                            .root = o->root};
+    const struct virtual_offer *o = &g->offer[0];
+    struct route_call call = {.call = (enum comm_call)o->call,
+                              .bytes = (double)o->count * (double)o->unit,
+                              .bf16 = o->unit == dtype_size(DTYPE_BF16),
+                              .root = o->root};
     if (o->call == CALL_SUM) { /* each rank's numbers go to all */
         call.call = COMM_ALLGATHER;
         call.bytes *= g->size;
     }
     if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->free) {
-        g->trip.over = let_go;
-        return trip_start(&g->trip, &g->way, call, g->met);
+        g->trip.over = release_ranks;
+        return trip_start(&g->trip, &g->route, call, g->met);
     }
-    let_go(&g->trip, g->met);
+    release_ranks(&g->trip, g->met);
     return SOTTO_OK;
 }
 
 /* A process comes to a collective, at a time that may be ahead of the others' clocks: nobody sees
  * that somebody has come until all have, and to let those behind run first would be a turn for
  * nothing, since it waits for them there. Whether it is the last one. */
-static bool come(struct comm *c, struct offer offer, struct view y, struct view x,
-                 struct virtual_process *who, double at)
+static bool arrive_at(struct comm *c, struct virtual_offer offer, struct view y, struct view x,
+                      struct virtual_process *who, double at)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct virtual_group *g = ((struct virtual_member *)c)->group;
     g->offer[c->rank] = offer;
     g->x[c->rank] = x;
     g->y[c->rank] = y;
@@ -59,31 +59,31 @@ static bool come(struct comm *c, struct offer offer, struct view y, struct view 
 }
 
 /* The last one has come, though perhaps not by its clock: it all happens at the latest one's. */
-static enum sotto_status meet_all(struct group *g)
+static enum sotto_status meet_all(struct virtual_group *g)
 {
     g->arrived = 0;
     g->over = false;
     virtual_advance(g->sim, g->latest);
     TRY(status_raise(&g->sim->stop)); /* the others have gone */
     g->met = g->latest;
-    enum sotto_status st = virtual_complete(g);
+    enum sotto_status st = virtual_combine(g);
     if (st == SOTTO_OK)
-        st = set_out(g);
+        st = start_trip(g);
     if (st != SOTTO_OK) {
         status_save(&g->failure, st);
-        let_go(&g->trip, g->met);
+        release_ranks(&g->trip, g->met);
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status collective(struct comm *c, struct offer offer, struct view y,
-                                    struct view x)
+static enum sotto_status virtual_collective(struct comm *c, struct virtual_offer offer,
+                                            struct view y, struct view x)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct virtual_group *g = ((struct virtual_member *)c)->group;
     struct virtual_sim *sim = g->sim;
     TRY(status_raise(&sim->stop));
     TRY(status_raise(&g->failure));
-    const bool last = come(c, offer, y, x, sim->current, sim->current->time);
+    const bool last = arrive_at(c, offer, y, x, sim->current, sim->current->time);
     if (last)
         TRY(meet_all(g));
     if (last && g->over)
@@ -94,78 +94,84 @@ static enum sotto_status collective(struct comm *c, struct offer offer, struct v
     return status_raise(&g->failure);
 }
 
-bool virtual_join(const struct comm_collective *a, struct virtual_process *p, double at,
-                  void (*left)(struct virtual_process *, double, double,
-                               const struct status_note *))
+bool virtual_join_collective(const struct comm_collective *a, struct virtual_process *p, double at,
+                             void (*left)(struct virtual_process *, double, double,
+                                          const struct status_note *))
 {
     struct comm *c = a->comm;
-    struct group *g = ((struct member *)c)->group;
+    struct virtual_group *g = ((struct virtual_member *)c)->group;
     if (g->arrived + 1 >= g->size || g->sim->stop.code != SOTTO_OK || g->failure.code != SOTTO_OK ||
         staging_used(a->y, a->x))
         return false;
-    const struct offer offer = {
+    const struct virtual_offer offer = {
         .call = (int)a->call, .count = a->count, .unit = dtype_size(a->x.type)};
-    come(c, offer, a->y, a->x, p, at);
+    arrive_at(c, offer, a->y, a->x, p, at);
     c->wait = (struct comm_wait){at, at};
     p->left = left;
-    virtual_wait_apart(p, at, virtual_call_name(offer.call));
+    virtual_wait_unrun(p, at, virtual_call_name(offer.call));
     return true;
 }
 
 enum sotto_status virtual_allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
-    struct offer offer = {.call = COMM_ALLREDUCE, .count = count, .unit = dtype_size(x.type)};
-    return collective(c, offer, y, x);
+    struct virtual_offer offer = {
+        .call = COMM_ALLREDUCE, .count = count, .unit = dtype_size(x.type)};
+    return virtual_collective(c, offer, y, x);
 }
 
 enum sotto_status virtual_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
 {
-    struct offer offer = {.call = COMM_REDUCE_SCATTER, .count = count, .unit = dtype_size(x.type)};
-    return collective(c, offer, y, x);
+    struct virtual_offer offer = {
+        .call = COMM_REDUCE_SCATTER, .count = count, .unit = dtype_size(x.type)};
+    return virtual_collective(c, offer, y, x);
 }
 
 enum sotto_status virtual_allgather(struct comm *c, void *y, const void *x, size_t count,
                                     size_t unit)
 {
-    struct offer offer = {.call = COMM_ALLGATHER, .count = count, .unit = unit};
-    return collective(c, offer, (struct view){.data = y}, (struct view){.data = (void *)x});
+    struct virtual_offer offer = {.call = COMM_ALLGATHER, .count = count, .unit = unit};
+    return virtual_collective(c, offer, (struct view){.data = y}, (struct view){.data = (void *)x});
 }
 
 enum sotto_status virtual_broadcast(struct comm *c, void *data, size_t bytes, int root)
 {
     struct view x = {.data = data};
-    return collective(
-        c, (struct offer){.call = COMM_BROADCAST, .count = bytes, .unit = 1, .root = root}, x, x);
+    return virtual_collective(
+        c, (struct virtual_offer){.call = COMM_BROADCAST, .count = bytes, .unit = 1, .root = root},
+        x, x);
 }
 
-enum sotto_status virtual_far(struct comm *c, enum comm_call call, struct view y, struct view x,
-                              size_t count, int root, bool *done)
+enum sotto_status virtual_on_device(struct comm *c, enum comm_call call, struct view y,
+                                    struct view x, size_t count, int root, bool *done)
 {
     *done = true;
-    return collective(c,
-                      (struct offer){.call = (int)call,
-                                     .count = count,
-                                     .unit = dtype_size(y.type),
-                                     .root = root,
-                                     .on_device = true,
-                                     .ready = device_mark(c->dev)},
-                      y, x);
+    return virtual_collective(c,
+                              (struct virtual_offer){.call = (int)call,
+                                                     .count = count,
+                                                     .unit = dtype_size(y.type),
+                                                     .root = root,
+                                                     .on_device = true,
+                                                     .ready = device_mark(c->dev)},
+                              y, x);
 }
 
 enum sotto_status virtual_sum(struct comm *c, double *x, int count)
 {
     struct view v = {.data = x};
-    return collective(
-        c, (struct offer){.call = CALL_SUM, .count = (size_t)count, .unit = sizeof *x}, v, v);
+    return virtual_collective(
+        c, (struct virtual_offer){.call = CALL_SUM, .count = (size_t)count, .unit = sizeof *x}, v,
+        v);
 }
 
 enum sotto_status virtual_barrier(struct comm *c)
 {
-    return collective(c, (struct offer){.call = COMM_BARRIER}, view_none, view_none);
+    return virtual_collective(c, (struct virtual_offer){.call = COMM_BARRIER}, view_none,
+                              view_none);
 }
 
 enum sotto_status virtual_split(struct comm *c, int color, struct comm **out)
 {
-    return collective(c, (struct offer){.call = CALL_SPLIT, .color = color, .out = out}, view_none,
-                      view_none);
+    return virtual_collective(
+        c, (struct virtual_offer){.call = CALL_SPLIT, .color = color, .out = out}, view_none,
+        view_none);
 }

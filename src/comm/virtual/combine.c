@@ -12,17 +12,17 @@ const char *virtual_call_name(int call)
     return comm_call_name((enum comm_call)call);
 }
 
-static bool same(const struct offer *a, const struct offer *b)
+static bool same_offer(const struct virtual_offer *a, const struct virtual_offer *b)
 {
     return a->call == b->call && a->count == b->count && a->unit == b->unit && a->root == b->root;
 }
 
-static enum sotto_status check_offers(const struct group *g)
+static enum sotto_status check_offers(const struct virtual_group *g)
 {
-    const struct offer *a = &g->offer[0];
+    const struct virtual_offer *a = &g->offer[0];
     for (int r = 1; r < g->size; r++) {
-        const struct offer *o = &g->offer[r];
-        if (same(a, o))
+        const struct virtual_offer *o = &g->offer[r];
+        if (same_offer(a, o))
             continue;
         if (a->call == o->call && a->root != o->root)
             return fail(
@@ -46,9 +46,9 @@ static enum sotto_status check_offers(const struct group *g)
 }
 
 /* Whether every rank brought memory; an empty block of its own needs none. */
-static bool have_data(const struct group *g)
+static bool have_data(const struct virtual_group *g)
 {
-    const struct offer *o = &g->offer[0];
+    const struct virtual_offer *o = &g->offer[0];
     bool all = o->count > 0;
     for (int r = 0; r < g->size && all; r++) {
         struct comm_block b = comm_block(o->count, g->size, r);
@@ -80,7 +80,7 @@ static void copy_to(struct device *dev, struct view to, struct view from, size_t
         memmove(to.data, from.data, count * unit);
 }
 
-static void combine_sums(struct group *g, struct device *dev, bool scatter, size_t count)
+static void combine_sums(struct virtual_group *g, struct device *dev, bool scatter, size_t count)
 {
     for (int r = 0; r < g->size; r++) {
         struct comm_block b = comm_block(count, g->size, r);
@@ -94,7 +94,7 @@ static void combine_sums(struct group *g, struct device *dev, bool scatter, size
 }
 
 /* Into rank 0's memory block by block, from there to the others at once. */
-static void combine_blocks(struct group *g, struct device *dev, size_t count, size_t unit)
+static void combine_blocks(struct virtual_group *g, struct device *dev, size_t count, size_t unit)
 {
     for (int r = 0; r < g->size; r++) {
         struct comm_block b = comm_block(count, g->size, r);
@@ -106,14 +106,15 @@ static void combine_blocks(struct group *g, struct device *dev, size_t count, si
         copy_to(dev, g->y[r], g->y[0], count, unit);
 }
 
-static void combine_broadcast(struct group *g, struct device *dev, const struct offer *o)
+static void combine_broadcast(struct virtual_group *g, struct device *dev,
+                              const struct virtual_offer *o)
 {
     for (int r = 0; r < g->size; r++)
         if (r != o->root)
             copy_to(dev, g->y[r], g->x[o->root], o->count, o->unit);
 }
 
-static void combine_numbers(struct group *g, int count)
+static void combine_numbers(struct virtual_group *g, int count)
 {
     for (int i = 0; i < count; i++) {
         double sum = 0;
@@ -124,9 +125,9 @@ static void combine_numbers(struct group *g, int count)
     }
 }
 
-static enum sotto_status combine(struct group *g, struct device *dev)
+static enum sotto_status combine_data(struct virtual_group *g, struct device *dev)
 {
-    const struct offer *o = &g->offer[0];
+    const struct virtual_offer *o = &g->offer[0];
     const bool moves = have_data(g);
     switch (o->call) {
     case COMM_ALLREDUCE:
@@ -154,20 +155,20 @@ static enum sotto_status combine(struct group *g, struct device *dev)
 
 /* On the device of rank 0, which waits with all others here: behind what made the vectors, and
  * ahead of what any of them goes on with. */
-static enum sotto_status combine_far(struct group *g)
+static enum sotto_status combine_on_device(struct virtual_group *g)
 {
     struct device *dev = g->member[0]->base.dev;
     for (int r = 0; r < g->size; r++)
         device_follow(dev, g->offer[r].ready);
-    TRY(combine(g, dev));
+    TRY(combine_data(g, dev));
     const struct device_mark done = device_mark(dev);
     for (int r = 0; r < g->size; r++)
         device_follow(g->member[r]->base.dev, done);
     return device_failed(dev);
 }
 
-enum sotto_status virtual_complete(struct group *g)
+enum sotto_status virtual_combine(struct virtual_group *g)
 {
     TRY(check_offers(g));
-    return g->offer[0].on_device ? combine_far(g) : combine(g, NULL);
+    return g->offer[0].on_device ? combine_on_device(g) : combine_data(g, NULL);
 }

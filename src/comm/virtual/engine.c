@@ -13,7 +13,7 @@
 
 struct virtual_worker {
     struct worker base;
-    struct cluster *cluster;
+    struct virtual_cluster *cluster;
     struct virtual_process process;
     double trained;             /* seconds, for go_on */
     double paused;              /* when its pause began */
@@ -22,21 +22,21 @@ struct virtual_worker {
     void *arg;
 };
 
-struct cluster {
+struct virtual_cluster {
     struct virtual_sim sim;
     const struct engine_config *config;
     struct virtual_worker *worker; /* (workers) */
     int met;                       /* of them, in go_on */
-    struct pool *pool;             /* NULL until a computation needs it */
+    struct compute_pool *pool;     /* NULL until a computation needs it */
     int *one_node;                 /* (workers) where the configuration names none */
 };
 
-static struct cluster *cluster_of(struct worker *w)
+static struct virtual_cluster *cluster_of(struct worker *w)
 {
     return ((struct virtual_worker *)w)->cluster;
 }
 
-static enum sotto_status open_lane(struct worker *w, struct lane **out)
+static enum sotto_status virtual_open_lane(struct worker *w, struct lane **out)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
     return virtual_lane_open(&v->cluster->sim, w->rank, &v->lanes, out);
@@ -46,13 +46,14 @@ static enum sotto_status open_lane(struct worker *w, struct lane **out)
  * all that happens before its end has happened: where it takes no time, all else of this time that
  * does not wait like it, so that such work of many workers runs at once. Called from a lane's job,
  * it is the lane that works. */
-static enum sotto_status spend(struct cluster *k, lane_job *work, void *arg, double seconds)
+static enum sotto_status spend_time(struct virtual_cluster *k, lane_job *work, void *arg,
+                                    double seconds)
 {
     struct virtual_sim *sim = &k->sim;
     struct virtual_process *p = sim->current;
     TRY(status_raise(&sim->stop));
     if (!work) { /* who computes need not take turns: thousands do */
-        virtual_pass(sim, p->time + seconds);
+        virtual_advance_alone(sim, p->time + seconds);
         return SOTTO_OK;
     }
     if (k->config->issues) {
@@ -78,7 +79,7 @@ static double at_speed(const struct engine_config *config, const struct worker *
 
 /* Of a micro-batch, all parts of it alike: a function of the worker and of its number, so that what
  * else a run does, or that it was resumed, changes nothing. */
-static double jitter(const struct engine_config *config, const struct worker *w)
+static double jitter_factor(const struct engine_config *config, const struct worker *w)
 {
     float z;
     struct rng rng = rng_make(config->seed, (uint64_t)w->rank);
@@ -90,20 +91,21 @@ static double jitter(const struct engine_config *config, const struct worker *w)
     return exp(sqrt(variance) * (double)z - variance / 2);
 }
 
-static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+static enum sotto_status virtual_compute(struct worker *w, lane_job *work, void *arg,
+                                         double seconds)
 {
-    struct cluster *k = cluster_of(w);
+    struct virtual_cluster *k = cluster_of(w);
     assert(seconds >= 0);
     double cost = at_speed(k->config, w, seconds);
     if (k->config->jitter > 0 && cost > 0)
-        cost *= jitter(k->config, w);
-    return spend(k, work, arg, cost);
+        cost *= jitter_factor(k->config, w);
+    return spend_time(k, work, arg, cost);
 }
 
-static enum sotto_status move(struct worker *w, lane_job *work, void *arg, double bytes)
+static enum sotto_status virtual_move(struct worker *w, lane_job *work, void *arg, double bytes)
 {
     enum { SMALL = 1 << 18 }; /* bytes: done before another thread would have begun */
-    struct cluster *k = cluster_of(w);
+    struct virtual_cluster *k = cluster_of(w);
     assert(bytes >= 0);
     TRY(status_raise(&k->sim.stop));
     if (work && bytes <= SMALL) {
@@ -112,18 +114,18 @@ static enum sotto_status move(struct worker *w, lane_job *work, void *arg, doubl
     }
     if (!work && w->memory <= 0)
         return SOTTO_OK; /* thousands of workers need not take turns for nothing */
-    return spend(k, work, arg, w->memory > 0 ? at_speed(k->config, w, bytes / w->memory) : 0);
+    return spend_time(k, work, arg, w->memory > 0 ? at_speed(k->config, w, bytes / w->memory) : 0);
 }
 
-static void meet(struct worker *w)
+static void virtual_sync_worker(struct worker *w)
 {
-    virtual_meet(&cluster_of(w)->sim);
+    virtual_sync_clock(&cluster_of(w)->sim);
 }
 
-static void pause_worker(struct worker *w)
+static void virtual_pause(struct worker *w)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
-    virtual_meet(&v->cluster->sim);
+    virtual_sync_clock(&v->cluster->sim);
     v->paused = v->process.time;
     v->process.free = true;
     virtual_lanes_pause(v->lanes, v->paused);
@@ -133,15 +135,15 @@ static void pause_worker(struct worker *w)
 static void end_pause(struct virtual_worker *v, double time)
 {
     if (v->process.free)
-        virtual_lanes_go_on(v->lanes, time);
+        virtual_lanes_end_pause(v->lanes, time);
     v->process.free = false;
 }
 
 /* The last one to come has the latest clock. */
-static enum sotto_status go_on(struct worker *w, double seconds, double least)
+static enum sotto_status virtual_end_pause(struct worker *w, double seconds, double least)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
-    struct cluster *k = v->cluster;
+    struct virtual_cluster *k = v->cluster;
     virtual_advance(&k->sim, least);
     TRY(status_raise(&k->sim.stop));
     v->trained = seconds;
@@ -162,19 +164,20 @@ static enum sotto_status go_on(struct worker *w, double seconds, double least)
     return SOTTO_OK;
 }
 
-static const struct worker_ops virtual_worker_ops = {"virtual", open_lane,    compute, move,
-                                                     meet,      pause_worker, go_on};
+static const struct worker_ops virtual_worker_ops = {
+    "virtual",           virtual_open_lane, virtual_compute,  virtual_move,
+    virtual_sync_worker, virtual_pause,     virtual_end_pause};
 
 static void run_worker(void *arg)
 {
     struct virtual_worker *v = arg;
     struct virtual_sim *sim = &v->cluster->sim;
     enum sotto_status st = v->job(&v->base, v->arg);
-    virtual_meet(sim);
+    virtual_sync_clock(sim);
     if (st != SOTTO_OK && sim->stop.code == SOTTO_OK) {
         struct status_note note;
         status_save(&note, fail_in(st, "worker %d: ", v->base.rank));
-        virtual_stop(sim, &note);
+        virtual_stop_run(sim, &note);
     }
     virtual_world_leave(v->base.world);
 }
@@ -214,7 +217,7 @@ static void explain_deadlock(const struct virtual_sim *sim, struct status_note *
         }
 }
 
-static bool all_ended(const struct cluster *k)
+static bool all_workers_ended(const struct virtual_cluster *k)
 {
     for (int r = 0; r < k->config->workers; r++)
         if (k->worker[r].process.state != PROCESS_ENDED)
@@ -224,13 +227,13 @@ static bool all_ended(const struct cluster *k)
 
 /* Runs until nothing can: all have ended, or they wait for each other; then they are told so, once.
  */
-static void run(struct cluster *k)
+static void run_cluster(struct virtual_cluster *k)
 {
     virtual_sim_run(&k->sim);
-    if (!all_ended(k) && k->sim.stop.code == SOTTO_OK) {
+    if (!all_workers_ended(k) && k->sim.stop.code == SOTTO_OK) {
         struct status_note note;
         explain_deadlock(&k->sim, &note);
-        virtual_stop(&k->sim, &note);
+        virtual_stop_run(&k->sim, &note);
         virtual_sim_run(&k->sim);
     }
 }
@@ -254,7 +257,7 @@ static enum sotto_status check_config(const struct engine_config *config)
 }
 
 /* Where they run, what links they have, and their communicators. */
-static enum sotto_status place_workers(struct cluster *k, struct comm **world)
+static enum sotto_status place_workers(struct virtual_cluster *k, struct comm **world)
 {
     const struct engine_config *config = k->config;
     const int *node = config->node;
@@ -265,8 +268,8 @@ static enum sotto_status place_workers(struct cluster *k, struct comm **world)
     return virtual_world(&k->sim, node, config->workers, world);
 }
 
-static enum sotto_status open_workers(struct cluster *k, struct comm *const *world, worker_job *job,
-                                      void *arg)
+static enum sotto_status open_workers(struct virtual_cluster *k, struct comm *const *world,
+                                      worker_job *job, void *arg)
 {
     for (int r = 0; r < k->config->workers; r++) {
         struct virtual_worker *v = &k->worker[r];
@@ -284,7 +287,7 @@ static enum sotto_status open_workers(struct cluster *k, struct comm *const *wor
     return SOTTO_OK;
 }
 
-static void close_workers(struct cluster *k, struct comm *const *world)
+static void close_workers(struct virtual_cluster *k, struct comm *const *world)
 {
     const int workers = k->config->workers;
     pool_close(k->pool);
@@ -305,7 +308,7 @@ enum sotto_status engine_virtual(const struct engine_config *config, worker_job 
 {
     TRY(check_config(config));
     enum sotto_status st = SOTTO_OK;
-    struct cluster k = {.config = config};
+    struct virtual_cluster k = {.config = config};
     virtual_sim_open(&k.sim);
     struct comm **world = calloc((size_t)config->workers, sizeof *world);
     k.worker = calloc((size_t)config->workers, sizeof *k.worker);
@@ -315,7 +318,7 @@ enum sotto_status engine_virtual(const struct engine_config *config, worker_job 
     }
     TRY_DONE(place_workers(&k, world));
     TRY_DONE(open_workers(&k, world, job, arg));
-    run(&k);
+    run_cluster(&k);
     st = status_raise(&k.sim.stop);
 done:
     close_workers(&k, world);

@@ -29,12 +29,12 @@ enum { STACK = 1 << 20 };
 
 /* Stacks lie a multiple of the page apart; were they used from the same place in it, they would all
  * share the same few lines of the cache. */
-static size_t skew(const void *map, size_t page)
+static size_t stack_skew(const void *map, size_t page)
 {
     return (uintptr_t)map / page % 32 * 128;
 }
 
-static void leave(struct fiber *from, struct fiber *to, bool last)
+static void leave_fiber(struct fiber *from, struct fiber *to, bool last)
 {
 #ifdef SANITIZED_ADDRESS
     to->came_from = from;
@@ -47,7 +47,7 @@ static void leave(struct fiber *from, struct fiber *to, bool last)
 }
 
 /* The first thing on arrival. */
-static void enter(struct fiber *f)
+static void enter_fiber(struct fiber *f)
 {
 #ifdef SANITIZED_ADDRESS
     __sanitizer_finish_switch_fiber(f->fake_stack, &f->came_from->bottom, &f->came_from->room);
@@ -55,10 +55,10 @@ static void enter(struct fiber *f)
     (void)f;
 }
 
-static void begin(unsigned high, unsigned low)
+static void fiber_main(unsigned high, unsigned low)
 {
     struct fiber *f = (struct fiber *)((uintptr_t)high << 16 << 16 | low);
-    enter(f);
+    enter_fiber(f);
     f->body(f->arg);
     abort(); /* a body does not return */
 }
@@ -92,10 +92,10 @@ enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
     f->bottom = (char *)f->map + guard;
     f->room = STACK;
     f->context.uc_stack.ss_sp = (char *)f->map + guard;
-    f->context.uc_stack.ss_size = STACK - skew(f->map, guard);
+    f->context.uc_stack.ss_size = STACK - stack_skew(f->map, guard);
     f->context.uc_link = NULL;
     uintptr_t self = (uintptr_t)f; /* makecontext passes ints only */
-    makecontext(&f->context, (void (*)(void))begin, 2, (unsigned)(self >> 16 >> 16),
+    makecontext(&f->context, (void (*)(void))fiber_main, 2, (unsigned)(self >> 16 >> 16),
                 (unsigned)self);
 #ifdef SANITIZED_ADDRESS
     /* AddressSanitizer's swapcontext forgets all it knows of a stack whose size it finds, which
@@ -121,7 +121,7 @@ void fiber_free(struct fiber *f)
     f->map = NULL;
 }
 
-void fiber_expect(const struct fiber *f)
+void fiber_prefetch(const struct fiber *f)
 {
     enum { LINE = 64, LINES = 12 };
     const char *top = (const char *)f->at;
@@ -130,7 +130,7 @@ void fiber_expect(const struct fiber *f)
     __asm__ volatile(""); /* gcc drops calls of a function that only prefetches */
 }
 
-static void jump(struct fiber *from, struct fiber *to)
+static void jump_to_fiber(struct fiber *from, struct fiber *to)
 {
     sigjmp_buf here;
     from->at = &here;
@@ -144,10 +144,10 @@ static void jump(struct fiber *from, struct fiber *to)
 
 void fiber_switch(struct fiber *from, struct fiber *to, bool last)
 {
-    leave(from, to, last);
+    leave_fiber(from, to, last);
     if (JUMPS)
-        jump(from, to);
+        jump_to_fiber(from, to);
     else if (swapcontext(&from->context, &to->context) != 0)
         abort();
-    enter(from);
+    enter_fiber(from);
 }

@@ -32,7 +32,7 @@ enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg);
 void fiber_free(struct fiber *f); /* one that ended or is never switched to again */
 
 /* It will be switched to soon: the top of its stack is asked into the cache. */
-void fiber_expect(const struct fiber *f);
+void fiber_prefetch(const struct fiber *f);
 
 /* Returns when something switches back to `from`; never where `last`. */
 void fiber_switch(struct fiber *from, struct fiber *to, bool last);

@@ -3,7 +3,7 @@
 
 #include "comm/virtual/virtual_impl.h"
 
-void virtual_free_group(struct group *g)
+void virtual_free_group(struct virtual_group *g)
 {
     for (int r = 0; r < g->size && g->member; r++) {
         for (int i = 0; i < g->size && g->member[r] && g->member[r]->box; i++)
@@ -14,7 +14,7 @@ void virtual_free_group(struct group *g)
     }
     virtual_free_messages(g->idle[0]);
     virtual_free_messages(g->idle[1]);
-    way_close(&g->way);
+    route_close(&g->route);
     free(g->node);
     free(g->worker);
     free(g->offer);
@@ -25,9 +25,10 @@ void virtual_free_group(struct group *g)
     free(g);
 }
 
-struct group *virtual_make_group(struct virtual_sim *sim, const struct comm_ops *ops, int size)
+struct virtual_group *virtual_make_group(struct virtual_sim *sim, const struct comm_ops *ops,
+                                         int size)
 {
-    struct group *g = calloc(1, sizeof *g);
+    struct virtual_group *g = calloc(1, sizeof *g);
     size_t n = (size_t)size;
     if (!g)
         return NULL;
@@ -39,10 +40,10 @@ struct group *virtual_make_group(struct virtual_sim *sim, const struct comm_ops 
     g->x = calloc(n, sizeof *g->x);
     g->y = calloc(n, sizeof *g->y);
     g->there = calloc(n, sizeof(struct virtual_process *));
-    g->member = calloc(n, sizeof(struct member *));
+    g->member = calloc(n, sizeof(struct virtual_member *));
     bool whole = g->node && g->worker && g->offer && g->x && g->y && g->there && g->member;
     for (int r = 0; r < size && whole; r++) {
-        struct member *m = g->member[r] = calloc(1, sizeof *m);
+        struct virtual_member *m = g->member[r] = calloc(1, sizeof *m);
         if ((whole = m != NULL)) {
             m->base = (struct comm){
                 .ops = ops, .rank = r, .size = size, .node = g->node, .clock = &sim->clock};
@@ -56,40 +57,43 @@ struct group *virtual_make_group(struct virtual_sim *sim, const struct comm_ops 
     return g;
 }
 
-void virtual_set_worker(struct group *g, int rank, int worker, int node)
+void virtual_set_worker(struct virtual_group *g, int rank, int worker, int node)
 {
     g->worker[rank] = worker;
     g->node[rank] = node;
 }
 
-void virtual_open_way(struct group *g)
+void virtual_open_route(struct virtual_group *g)
 {
-    way_open(&g->way, g->sim->net, g->worker, g->node, g->size);
+    route_open(&g->route, g->sim->net, g->worker, g->node, g->size);
     for (int r = 0; r < g->size; r++)
-        g->member[r]->base.layout = g->way.layout;
+        g->member[r]->base.layout = g->route.layout;
 }
 
 static int by_color(const void *a, const void *b)
 {
-    const struct offer *x = *(const struct offer *const *)a, *y = *(const struct offer *const *)b;
+    const struct virtual_offer *x = *(const struct virtual_offer *const *)a,
+                               *y = *(const struct virtual_offer *const *)b;
     if (x->color != y->color)
         return x->color < y->color ? -1 : 1;
     return x < y ? -1 : x > y; /* both in g->offer: by rank */
 }
 
-enum sotto_status virtual_make_split(struct group *g)
+enum sotto_status virtual_make_split(struct virtual_group *g)
 {
     bool whole = true;
-    const struct offer **order = malloc((size_t)g->size * sizeof(const struct offer *));
+    const struct virtual_offer **order =
+        malloc((size_t)g->size * sizeof(const struct virtual_offer *));
     if (!order)
         return fail(SOTTO_ENOMEM, "no memory to split %d ranks", g->size);
     for (int r = 0; r < g->size; r++)
         order[r] = &g->offer[r];
-    qsort(order, (size_t)g->size, sizeof(const struct offer *), by_color);
+    qsort(order, (size_t)g->size, sizeof(const struct virtual_offer *), by_color);
     for (int begin = 0, end; begin < g->size && whole; begin = end) {
         for (end = begin; end < g->size && order[end]->color == order[begin]->color;)
             end++;
-        struct group *part = virtual_make_group(g->sim, g->member[0]->base.ops, end - begin);
+        struct virtual_group *part =
+            virtual_make_group(g->sim, g->member[0]->base.ops, end - begin);
         whole = part != NULL;
         for (int i = begin; i < end && whole; i++) {
             const int rank = (int)(order[i] - g->offer);
@@ -97,7 +101,7 @@ enum sotto_status virtual_make_split(struct group *g)
             *order[i]->out = &part->member[i - begin]->base;
         }
         if (whole)
-            virtual_open_way(part);
+            virtual_open_route(part);
     }
     for (int r = 0; r < g->size && !whole; r++) {
         comm_free(*g->offer[r].out);

@@ -8,7 +8,7 @@
 #include "comm/virtual/virtual_impl.h"
 
 /* Whoever starts it may be ahead of the lane. */
-struct job {
+struct virtual_job {
     struct lane_call call;
     double at;
 };
@@ -16,8 +16,8 @@ struct job {
 struct virtual_lane { /* what every job touches comes first, what is large last */
     struct lane base;
     bool failed, closing;
-    bool held;         /* had something under way when a pause began, ... */
-    struct job *queue; /* a ring of `room`, a power of two */
+    bool held;                 /* had something under way when a pause began, ... */
+    struct virtual_job *queue; /* a ring of `room`, a power of two */
     size_t room, started, finished;
     struct virtual_process *waiter;
     size_t left;     /* jobs that it does not wait for */
@@ -38,12 +38,12 @@ static struct virtual_lane *lane_of(const struct virtual_process *p)
     return (struct virtual_lane *)((char *)p - offsetof(struct virtual_lane, process));
 }
 
-static bool idle(const struct virtual_lane *l)
+static bool virtual_lane_idle(const struct virtual_lane *l)
 {
     return l->started == l->finished || l->failed;
 }
 
-static bool settled(const struct virtual_lane *l, size_t left)
+static bool lane_settled(const struct virtual_lane *l, size_t left)
 {
     return l->started - l->finished <= left || l->failed;
 }
@@ -54,7 +54,7 @@ static enum sotto_status failure_of(const struct virtual_lane *l)
 }
 
 /* Nothing is under way at this time. */
-static void rest(struct virtual_lane *l, double now)
+static void settle_delay(struct virtual_lane *l, double now)
 {
     if (l->later > 0)
         l->until = now + l->later;
@@ -69,7 +69,7 @@ static void wake_waiter(struct virtual_lane *l)
         virtual_wake(waiter, l->process.time);
 }
 
-static const struct job *next_job(const struct virtual_lane *l)
+static const struct virtual_job *next_job(const struct virtual_lane *l)
 {
     return &l->queue[l->finished & (l->room - 1)];
 }
@@ -79,8 +79,8 @@ static void end_job(struct virtual_lane *l, double begin, double end)
 {
     l->base.busy += end - begin;
     l->finished++;
-    if (idle(l))
-        rest(l, end);
+    if (virtual_lane_idle(l))
+        settle_delay(l, end);
 }
 
 static void fail_with(struct virtual_lane *l, const struct status_note *why)
@@ -89,12 +89,12 @@ static void fail_with(struct virtual_lane *l, const struct status_note *why)
     l->failed = true;
 }
 
-static bool set_off(struct virtual_lane *l);
+static bool join_collective(struct virtual_lane *l);
 
 /* The collective that it waited in is over, or will be: what is done by then counts from then on.
  */
-static void come_back(struct virtual_process *p, double met, double end,
-                      const struct status_note *failure)
+static void leave_collective(struct virtual_process *p, double met, double end,
+                             const struct status_note *failure)
 {
     struct virtual_lane *l = lane_of(p);
     const struct comm_collective *a = next_job(l)->call.arg;
@@ -109,41 +109,41 @@ static void come_back(struct virtual_process *p, double met, double end,
         fail_with(l, failure);
     end_job(l, l->began, p->time);
     l->until = fmax(l->until, p->time);
-    if (l->closing || (!idle(l) && !set_off(l)))
+    if (l->closing || (!virtual_lane_idle(l) && !join_collective(l)))
         virtual_wake(p, p->time);
-    else if (idle(l))
+    else if (virtual_lane_idle(l))
         wake_waiter(l);
 }
 
 /* Of thousands of lanes each of which gathers and reduces, most only come and wait. That takes no
  * turn: an idle one goes to a collective, if that is its next job, as soon as it is started. */
-static bool set_off(struct virtual_lane *l)
+static bool join_collective(struct virtual_lane *l)
 {
-    const struct job *job = next_job(l);
+    const struct virtual_job *job = next_job(l);
     struct virtual_process *p = &l->process;
     if (job->call.job != comm_collect || l->base.before || p->free || p->sim->current->free)
         return false;
     if (job->at > p->time)
-        rest(l, p->time); /* nothing is under way until then */
+        settle_delay(l, p->time); /* nothing is under way until then */
     const double begin = fmax(fmax(p->time, job->at), l->until);
     l->began = begin;
-    return virtual_join(job->call.arg, p, begin, come_back);
+    return virtual_join_collective(job->call.arg, p, begin, leave_collective);
 }
 
 /* The next job, by the process that runs; false where there is none that has begun by then. */
-static bool run_next(struct virtual_lane *l, double *begins)
+static bool run_next_job(struct virtual_lane *l, double *begins)
 {
     struct virtual_sim *sim = l->process.sim;
     const double begin = sim->current->time;
-    const struct job job = *next_job(l);
+    const struct virtual_job job = *next_job(l);
     if (job.at > begin) { /* nothing is under way until then */
-        rest(l, begin);
+        settle_delay(l, begin);
         *begins = fmax(job.at, l->until);
         return false;
     }
     enum sotto_status st = lane_run(&l->base, &job.call);
     if (sim->current == &l->process)
-        virtual_meet(sim); /* its worker sees the end */
+        virtual_sync_clock(sim); /* its worker sees the end */
     if (st != SOTTO_OK) {
         status_save(&l->failure, st);
         l->failed = true;
@@ -152,7 +152,7 @@ static bool run_next(struct virtual_lane *l, double *begins)
     return true;
 }
 
-static void serve(void *arg)
+static void virtual_lane_serve(void *arg)
 {
     struct virtual_lane *l = arg;
     struct virtual_sim *sim = l->process.sim;
@@ -163,11 +163,11 @@ static void serve(void *arg)
             fail_with(l, &sim->stop);
             end_job(l, l->began, l->process.time);
             wake_waiter(l);
-        } else if (idle(l))
+        } else if (virtual_lane_idle(l))
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
-        else if (!run_next(l, &begins))
+        else if (!run_next_job(l, &begins))
             virtual_advance(sim, begins);
-        else if (settled(l, l->left))
+        else if (lane_settled(l, l->left))
             wake_waiter(l);
     }
     wake_waiter(l);
@@ -175,7 +175,7 @@ static void serve(void *arg)
 
 /* Whoever waits for jobs that the lane has not begun does them: one turn for three. Its clock goes
  * back to when the lane would begin, since when it has done nothing that others see. */
-static void serve_oneself(struct virtual_lane *l)
+static void serve_by_waiter(struct virtual_lane *l)
 {
     struct virtual_sim *sim = l->process.sim;
     struct virtual_process *self = sim->current;
@@ -183,18 +183,18 @@ static void serve_oneself(struct virtual_lane *l)
     double begins;
     self->time = l->process.time;
     self->free = l->process.free;
-    while (!idle(l))
-        if (!run_next(l, &begins))
-            virtual_pass(sim, begins);
+    while (!virtual_lane_idle(l))
+        if (!run_next_job(l, &begins))
+            virtual_advance_alone(sim, begins);
     l->process.time = self->time;
     self->free = false;
-    virtual_pass(sim, time);
+    virtual_advance_alone(sim, time);
 }
 
-static enum sotto_status grow(struct virtual_lane *l)
+static enum sotto_status grow_queue(struct virtual_lane *l)
 {
     size_t room = l->room ? 2 * l->room : 16;
-    struct job *queue = malloc(room * sizeof *queue);
+    struct virtual_job *queue = malloc(room * sizeof *queue);
     if (!queue)
         return fail(SOTTO_ENOMEM, "no memory for %zu jobs of a lane", room);
     for (size_t i = l->finished; i != l->started; i++)
@@ -205,29 +205,29 @@ static enum sotto_status grow(struct virtual_lane *l)
     return SOTTO_OK;
 }
 
-static enum sotto_status start(struct lane *lane, struct lane_call call)
+static enum sotto_status virtual_lane_start(struct lane *lane, struct lane_call call)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     TRY(failure_of(l));
     if (l->started - l->finished == l->room)
-        TRY(grow(l));
+        TRY(grow_queue(l));
     const double now = l->process.sim->current->time;
-    l->queue[l->started++ & (l->room - 1)] = (struct job){call, now};
-    if (l->process.state != PROCESS_IDLE || (l->started - l->finished == 1 && set_off(l)))
+    l->queue[l->started++ & (l->room - 1)] = (struct virtual_job){call, now};
+    if (l->process.state != PROCESS_IDLE || (l->started - l->finished == 1 && join_collective(l)))
         return SOTTO_OK;
     virtual_wake_later(&l->process, fmax(now, l->until));
     return SOTTO_OK;
 }
 
-static enum sotto_status done(struct lane *lane, bool *is_done)
+static enum sotto_status virtual_lane_done(struct lane *lane, bool *is_done)
 {
     enum { MOST = 100000 };
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
-    virtual_meet(sim);
-    if (!idle(l))
+    virtual_sync_clock(sim);
+    if (!virtual_lane_idle(l))
         virtual_defer(sim, LATE_LAST); /* a job that ends at this very time has ended */
-    *is_done = idle(l) && sim->current->time >= l->until;
+    *is_done = virtual_lane_idle(l) && sim->current->time >= l->until;
     double now = sim->current->time;
     l->asked = !*is_done && now == l->asked_at ? l->asked + 1 : 0;
     l->asked_at = now;
@@ -240,7 +240,7 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
     return failure_of(l);
 }
 
-static void wait_for(struct virtual_lane *l, size_t left, const char *what)
+static void block_waiter(struct virtual_lane *l, size_t left, const char *what)
 {
     struct virtual_sim *sim = l->process.sim;
     assert(!l->waiter);
@@ -256,27 +256,28 @@ static void wait_until(struct virtual_lane *l, double from, double until)
         lane_count_call(&l->base, from, (struct comm_wait){from, from}, until);
 }
 
-static enum sotto_status wait_but(struct lane *lane, size_t left)
+static enum sotto_status virtual_lane_wait(struct lane *lane, size_t left)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
     const bool pauses = sim->current->free;
     if (l->later > 0)
-        virtual_meet(sim); /* else it waits from its time on, whenever the lane comes to be idle */
+        virtual_sync_clock(
+            sim); /* else it waits from its time on, whenever the lane comes to be idle */
     double now = sim->current->time;
     if (!pauses) { /* jobs that were started meanwhile begin then */
         wait_until(l, now, l->until);
         now = fmax(now, l->until);
     }
-    if (!left && !idle(l) && !pauses && virtual_take_back(&l->process))
-        serve_oneself(l);
-    else if (!settled(l, left))
-        wait_for(l, left, "lane_wait");
+    if (!left && !virtual_lane_idle(l) && !pauses && virtual_cancel_wake(&l->process))
+        serve_by_waiter(l);
+    else if (!lane_settled(l, left))
+        block_waiter(l, left, "lane_wait");
     if (!pauses && left && l->later > 0) /* what is not at rest yet is not done before that */
-        virtual_pass(sim, sim->current->time + l->later);
+        virtual_advance_alone(sim, sim->current->time + l->later);
     if (!pauses) {
         wait_until(l, fmax(now, sim->current->time), l->until);
-        virtual_pass(sim, l->until);
+        virtual_advance_alone(sim, l->until);
     }
     return failure_of(l);
 }
@@ -284,49 +285,49 @@ static enum sotto_status wait_but(struct lane *lane, size_t left)
 void virtual_lanes_pause(struct virtual_lane *all, double now)
 {
     for (struct virtual_lane *l = all; l; l = l->next) {
-        l->held = !idle(l) || l->until > now;
+        l->held = !virtual_lane_idle(l) || l->until > now;
         l->paused = now;
     }
 }
 
 /* Seconds of the jobs in progress when a pause began, now that the lane is idle. */
-static double left_over(const struct virtual_lane *l)
+static double seconds_left_over(const struct virtual_lane *l)
 {
     return fmax(0, fmax(l->until, l->process.time) - l->paused);
 }
 
 /* What is left of it is added as `owe` adds it, so that a resumed run rounds alike. */
-void virtual_lanes_go_on(struct virtual_lane *all, double now)
+void virtual_lanes_end_pause(struct virtual_lane *all, double now)
 {
     for (struct virtual_lane *l = all; l; l = l->next) {
         if (!l->held)
             continue;
-        if (idle(l))
-            l->until = now + left_over(l);
+        if (virtual_lane_idle(l))
+            l->until = now + seconds_left_over(l);
         else
             l->later += now - l->paused;
         l->held = false;
     }
 }
 
-static double owed(const struct lane *lane)
+static double virtual_lane_seconds_left(const struct lane *lane)
 {
     const struct virtual_lane *l = (const struct virtual_lane *)lane;
-    return l->held ? left_over(l) : fmax(0, l->until - l->process.sim->current->time);
+    return l->held ? seconds_left_over(l) : fmax(0, l->until - l->process.sim->current->time);
 }
 
-static void owe(struct lane *lane, double seconds)
+static void virtual_lane_delay(struct lane *lane, double seconds)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     l->until = l->process.sim->current->time + seconds;
 }
 
-static void observe(struct lane *lane)
+static void virtual_lane_set_untimed(struct lane *lane)
 {
     ((struct virtual_lane *)lane)->process.free = true;
 }
 
-static void release(struct virtual_lane *l)
+static void release_lane(struct virtual_lane *l)
 {
     if ((*l->link = l->next))
         l->next->link = l->link;
@@ -335,36 +336,36 @@ static void release(struct virtual_lane *l)
     free(l);
 }
 
-static void close_lane(struct lane *lane)
+static void virtual_lane_close(struct lane *lane)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
-    virtual_meet(l->process.sim);
+    virtual_sync_clock(l->process.sim);
     l->closing = true;
     if (l->process.state == PROCESS_IDLE)
         virtual_wake(&l->process, l->process.sim->current->time);
     if (l->process.state != PROCESS_ENDED)
-        wait_for(l, 0, "lane_close");
-    release(l);
+        block_waiter(l, 0, "lane_close");
+    release_lane(l);
 }
 
-static const struct lane_ops virtual_lane_ops = {.start = start,
-                                                 .done = done,
-                                                 .wait = wait_but,
-                                                 .close = close_lane,
-                                                 .seconds_left = owed,
-                                                 .delay = owe,
-                                                 .set_untimed = observe};
+static const struct lane_ops virtual_lane_ops = {.start = virtual_lane_start,
+                                                 .done = virtual_lane_done,
+                                                 .wait = virtual_lane_wait,
+                                                 .close = virtual_lane_close,
+                                                 .seconds_left = virtual_lane_seconds_left,
+                                                 .delay = virtual_lane_delay,
+                                                 .set_untimed = virtual_lane_set_untimed};
 
 enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
                                     struct lane **out)
 {
     *out = NULL;
-    virtual_meet(sim);
+    virtual_sync_clock(sim);
     struct virtual_lane *l = calloc(1, sizeof *l);
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a lane");
     lane_init(&l->base, &virtual_lane_ops, &sim->clock);
-    enum sotto_status st = virtual_process_init(&l->process, sim, rank, serve, l);
+    enum sotto_status st = virtual_process_init(&l->process, sim, rank, virtual_lane_serve, l);
     if (st != SOTTO_OK) {
         free(l);
         return st;
@@ -386,5 +387,5 @@ const struct status_note *virtual_lane_failure(const struct virtual_process *p)
 void virtual_lanes_free(struct virtual_lane **all)
 {
     while (*all)
-        release(*all);
+        release_lane(*all);
 }

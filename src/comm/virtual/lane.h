@@ -17,7 +17,7 @@ void virtual_lanes_free(struct virtual_lane **all); /* those that nobody closed 
  * training none passes meanwhile, so what its lanes had under way is done as much later than it is
  * as the pause was long. */
 void virtual_lanes_pause(struct virtual_lane *all, double now);
-void virtual_lanes_go_on(struct virtual_lane *all, double now);
+void virtual_lanes_end_pause(struct virtual_lane *all, double now);
 
 /* Of the first job that failed, where `p` is a lane. */
 const struct status_note *virtual_lane_failure(const struct virtual_process *p);

@@ -4,10 +4,10 @@
 
 #include "comm/virtual/virtual_impl.h"
 
-void virtual_free_messages(struct message *m)
+void virtual_free_messages(struct virtual_message *m)
 {
     while (m) {
-        struct message *next = m->next;
+        struct virtual_message *next = m->next;
         payload_free(&m->payload);
         free(m);
         m = next;
@@ -16,10 +16,10 @@ void virtual_free_messages(struct message *m)
 
 /* Messages of devices keep their memory there, and so have a list of their own. */
 static enum sotto_status take_message(struct comm *c, struct view x, size_t count,
-                                      struct message **out)
+                                      struct virtual_message **out)
 {
-    struct group *g = ((struct member *)c)->group;
-    struct message **idle = &g->idle[x.place == PLACE_DEVICE], *m = *idle;
+    struct virtual_group *g = ((struct virtual_member *)c)->group;
+    struct virtual_message **idle = &g->idle[x.place == PLACE_DEVICE], *m = *idle;
     if (m)
         *idle = m->next;
     else if (!(m = calloc(1, sizeof *m)))
@@ -35,10 +35,10 @@ static enum sotto_status take_message(struct comm *c, struct view x, size_t coun
 }
 
 /* Among those that have left, most often behind all of them. */
-static void list(struct message *m)
+static void list_message(struct virtual_message *m)
 {
-    struct member *to = m->to;
-    struct message *before = to->last;
+    struct virtual_member *to = m->to;
+    struct virtual_message *before = to->last;
     while (before &&
            (before->ready > m->ready || (before->ready == m->ready && before->from > m->from)))
         before = before->before;
@@ -48,32 +48,32 @@ static void list(struct message *m)
     *(m->after ? &m->after->before : &to->last) = m;
 }
 
-static void unlist(struct message *m)
+static void unlist_message(struct virtual_message *m)
 {
-    struct member *to = m->to;
+    struct virtual_member *to = m->to;
     *(m->before ? &m->before->after : &to->first) = m->after;
     *(m->after ? &m->after->before : &to->last) = m->before;
 }
 
 /* The last byte has left: the sender goes on, and the receiver after the latency. */
-static void message_left(struct flow *flow, double time)
+static void virtual_message_left(struct network_flow *flow, double time)
 {
-    struct message *m = (struct message *)flow; /* its first member */
-    struct member *to = m->to;
+    struct virtual_message *m = (struct virtual_message *)flow; /* its first member */
+    struct virtual_member *to = m->to;
     m->gone = true;
     m->ready = fmax(time + m->latency, m->earliest);
-    list(m);
+    list_message(m);
     if (m->sender->state == PROCESS_WAITING)
         virtual_wake(m->sender, time);
     if (to->receiver && to->from == FROM_ANY && (!to->among || to->among[m->from]))
-        virtual_expect(to->receiver, m->ready);
+        virtual_wake_at(to->receiver, m->ready);
     if (to->receiver && to->from == m->from && to->box[m->from].first == m) {
         virtual_wake(to->receiver, m->ready);
         to->receiver = NULL;
     }
 }
 
-static enum sotto_status set_out_message(struct group *g, struct message *m)
+static enum sotto_status set_out_message(struct virtual_group *g, struct virtual_message *m)
 {
     struct virtual_sim *sim = g->sim;
     m->gone = false;
@@ -82,17 +82,17 @@ static enum sotto_status set_out_message(struct group *g, struct message *m)
     m->latency = 0;
     m->flow.use = m->use;
     m->flow.n = 0;
-    m->flow.ended = message_left;
+    m->flow.ended = virtual_message_left;
     if (sim->net && !sim->current->free) {
-        const struct hop hop =
+        const struct network_hop hop =
             network_hop(sim->net, g->worker[m->from], g->worker[m->to->base.rank]);
         m->latency = hop.latency;
         for (int i = 0; i < 2; i++)
-            if (hop.side[i] >= 0)
-                m->use[m->flow.n++] = (struct network_use){.side = hop.side[i], .streams = 1};
+            if (hop.port[i] >= 0)
+                m->use[m->flow.n++] = (struct network_use){.port = hop.port[i], .streams = 1};
     }
     if (!m->flow.n) {
-        message_left(&m->flow, m->sent);
+        virtual_message_left(&m->flow, m->sent);
         return SOTTO_OK;
     }
     TRY(network_reserve(sim->net));
@@ -101,20 +101,20 @@ static enum sotto_status set_out_message(struct group *g, struct message *m)
 }
 
 /* The sender is busy until the last byte has left; the latency is only the receiver's. */
-enum sotto_status virtual_send_far(struct comm *c, struct view x, size_t count, int to)
+enum sotto_status virtual_send_device(struct comm *c, struct view x, size_t count, int to)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct virtual_group *g = ((struct virtual_member *)c)->group;
     struct virtual_sim *sim = g->sim;
-    struct member *peer = g->member[to];
-    struct message *m = NULL;
-    virtual_meet(sim);
+    struct virtual_member *peer = g->member[to];
+    struct virtual_message *m = NULL;
+    virtual_sync_clock(sim);
     TRY(status_raise(&sim->stop));
     if (!peer->box && !(peer->box = calloc((size_t)g->size, sizeof *peer->box)))
         return fail(SOTTO_ENOMEM, "no memory for messages from %d ranks", g->size);
     TRY(take_message(c, x, count, &m));
     m->from = c->rank;
     m->to = peer;
-    struct box *box = &peer->box[c->rank];
+    struct virtual_box *box = &peer->box[c->rank];
     m->earliest = box->first ? box->last->ready : 0;
     if (box->first)
         box->last->next = m;
@@ -129,17 +129,17 @@ enum sotto_status virtual_send_far(struct comm *c, struct view x, size_t count, 
 
 enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to)
 {
-    return virtual_send_far(c, view_of((void *)data, DTYPE_U8), bytes, to);
+    return virtual_send_device(c, view_of((void *)data, DTYPE_U8), bytes, to);
 }
 
 /* The first message of its box, whose last byte has left. */
-static enum sotto_status receive(struct comm *c, struct message *m, struct view x, size_t room,
-                                 size_t *came)
+static enum sotto_status virtual_receive(struct comm *c, struct virtual_message *m, struct view x,
+                                         size_t room, size_t *came)
 {
-    struct group *g = ((struct member *)c)->group;
+    struct virtual_group *g = ((struct virtual_member *)c)->group;
     enum sotto_status st = SOTTO_OK;
     m->to->box[m->from].first = m->next;
-    unlist(m);
+    unlist_message(m);
     c->wait.to = m->sent;
     virtual_advance(g->sim, m->ready);
     *came = m->payload.bytes;
@@ -150,12 +150,12 @@ static enum sotto_status receive(struct comm *c, struct message *m, struct view 
     return st;
 }
 
-enum sotto_status virtual_recv_far(struct comm *c, struct view x, size_t room, int from,
-                                   size_t *came)
+enum sotto_status virtual_recv_device(struct comm *c, struct view x, size_t room, int from,
+                                      size_t *came)
 {
-    struct member *self = (struct member *)c;
+    struct virtual_member *self = (struct virtual_member *)c;
     struct virtual_sim *sim = self->group->sim;
-    virtual_meet(sim);
+    virtual_sync_clock(sim);
     TRY(status_raise(&sim->stop));
     c->wait.from = sim->current->time;
     if (!self->box || !self->box[from].first || !self->box[from].first->gone) {
@@ -163,25 +163,26 @@ enum sotto_status virtual_recv_far(struct comm *c, struct view x, size_t room, i
         self->from = from;
         TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));
     }
-    return receive(c, self->box[from].first, x, room, came);
+    return virtual_receive(c, self->box[from].first, x, room, came);
 }
 
 enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
 {
-    return virtual_recv_far(c, view_of(data, DTYPE_U8), room, from, came);
+    return virtual_recv_device(c, view_of(data, DTYPE_U8), room, from, came);
 }
 
-static struct message *first_among(const struct member *self, const bool *among)
+static struct virtual_message *virtual_first_among(const struct virtual_member *self,
+                                                   const bool *among)
 {
-    struct message *m = self->first;
+    struct virtual_message *m = self->first;
     while (m && among && !among[m->from])
         m = m->after;
     return m;
 }
 
-static bool all_ended(const struct member *self, const bool *among)
+static bool virtual_all_ended(const struct virtual_member *self, const bool *among)
 {
-    const struct group *g = self->group;
+    const struct virtual_group *g = self->group;
     for (int r = 0; r < g->size; r++)
         if ((g->member[r] != self || self->base.twinned) && !g->member[r]->ended &&
             (!among || among[r]))
@@ -189,23 +190,23 @@ static bool all_ended(const struct member *self, const bool *among)
     return true;
 }
 
-void virtual_end(struct member *m)
+void virtual_end_member(struct virtual_member *m)
 {
-    struct group *g = m->group;
+    struct virtual_group *g = m->group;
     g->member[m->base.rank]->ended = true; /* m may be its twin */
     for (int r = 0; r < g->size && g->for_any; r++) {
-        const struct member *other = g->member[r];
-        if (other->receiver && other->from == FROM_ANY && !first_among(other, other->among) &&
-            all_ended(other, other->among))
-            virtual_expect(other->receiver, clock_now(&g->sim->clock));
+        const struct virtual_member *other = g->member[r];
+        if (other->receiver && other->from == FROM_ANY &&
+            !virtual_first_among(other, other->among) && virtual_all_ended(other, other->among))
+            virtual_wake_at(other->receiver, clock_now(&g->sim->clock));
     }
 }
 
 /* Until the first of those that have left arrives, or of those that leave meanwhile. */
-static enum sotto_status wait_for_any(struct member *self, const bool *among, double until)
+static enum sotto_status wait_for_any(struct virtual_member *self, const bool *among, double until)
 {
     struct virtual_sim *sim = self->group->sim;
-    const struct message *first = first_among(self, among);
+    const struct virtual_message *first = virtual_first_among(self, among);
     self->receiver = sim->current;
     self->from = FROM_ANY;
     self->among = among;
@@ -219,25 +220,25 @@ static enum sotto_status wait_for_any(struct member *self, const bool *among, do
 
 /* What has arrived before now is the first. What arrives now may not be: others that are at this
  * time may still send. */
-enum sotto_status virtual_recv_any_far(struct comm *c, struct view x, size_t room,
-                                       const bool *among, double until, int *from, size_t *came)
+enum sotto_status virtual_recv_any_device(struct comm *c, struct view x, size_t room,
+                                          const bool *among, double until, int *from, size_t *came)
 {
-    struct member *self = (struct member *)c;
+    struct virtual_member *self = (struct virtual_member *)c;
     struct virtual_sim *sim = self->group->sim;
-    virtual_meet(sim);
+    virtual_sync_clock(sim);
     TRY(status_raise(&sim->stop));
     const double now = c->wait.from = sim->current->time, limit = fmax(until, now);
-    struct message *m = first_among(self, among);
-    if (!m && all_ended(self, among))
+    struct virtual_message *m = virtual_first_among(self, among);
+    if (!m && virtual_all_ended(self, among))
         return comm_all_ended(c);
     if (!m || m->ready >= now) {
         TRY(wait_for_any(self, among, limit));
-        m = first_among(self, among);
+        m = virtual_first_among(self, among);
     }
     c->wait.to = sim->current->time;
     if (m && m->ready <= sim->current->time) {
         *from = m->from;
-        return receive(c, m, x, room, came);
+        return virtual_receive(c, m, x, room, came);
     }
     return sim->current->time < limit ? comm_all_ended(c) : SOTTO_OK;
 }
@@ -245,5 +246,5 @@ enum sotto_status virtual_recv_any_far(struct comm *c, struct view x, size_t roo
 enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
                                    double until, int *from, size_t *came)
 {
-    return virtual_recv_any_far(c, view_of(data, DTYPE_U8), room, among, until, from, came);
+    return virtual_recv_any_device(c, view_of(data, DTYPE_U8), room, among, until, from, came);
 }

@@ -20,13 +20,13 @@ void payload_free(struct payload *p)
     *p = (struct payload){0};
 }
 
-static bool is_far(struct view x)
+static bool is_on_device(struct view x)
 {
     return x.data && x.place == PLACE_DEVICE;
 }
 
 /* A tenth of the device's memory is left to the workers. */
-static bool spares(struct device *dev, size_t bytes)
+static bool has_spare_memory(struct device *dev, size_t bytes)
 {
     size_t left, all;
     if (!dev->ops->left)
@@ -36,7 +36,7 @@ static bool spares(struct device *dev, size_t bytes)
 }
 
 /* Makes sure of the depot's memory for p; false where there is none, which is no failure. */
-static bool far_room(struct payload *p, struct depot *depot, struct comm *c, size_t bytes)
+static bool room_on_device(struct payload *p, struct depot *depot, struct comm *c, size_t bytes)
 {
     if (depot->refused)
         return false;
@@ -46,13 +46,13 @@ static bool far_room(struct payload *p, struct depot *depot, struct comm *c, siz
     if (depot->open && p->copy.count < bytes) {
         buffer_free(&p->copy);
         depot->refused =
-            !spares(&depot->dev, bytes) ||
+            !has_spare_memory(&depot->dev, bytes) ||
             buffer_init(&p->copy, &depot->dev, DTYPE_U8, bytes, MEMORY_COMMUNICATION) != SOTTO_OK;
     }
     return !depot->refused;
 }
 
-static enum sotto_status host_room(struct payload *p, size_t bytes)
+static enum sotto_status room_on_host(struct payload *p, size_t bytes)
 {
     if (p->room >= bytes)
         return SOTTO_OK;
@@ -63,8 +63,8 @@ static enum sotto_status host_room(struct payload *p, size_t bytes)
 }
 
 /* y <- x by the depot: behind what `dev` has issued, and ahead of what it issues next. */
-static enum sotto_status copy_far(struct depot *depot, struct device *dev, struct view y,
-                                  struct view x, size_t count)
+static enum sotto_status copy_on_device(struct depot *depot, struct device *dev, struct view y,
+                                        struct view x, size_t count)
 {
     device_follow(&depot->dev, device_mark(dev));
     depot->dev.ops->copy(&depot->dev, y, x, count);
@@ -77,13 +77,13 @@ enum sotto_status payload_fill(struct payload *p, struct depot *depot, struct co
 {
     p->bytes = count * dtype_size(x.type);
     p->empty = !x.data || !p->bytes;
-    p->on_device = !p->empty && is_far(x) && far_room(p, depot, c, p->bytes);
+    p->on_device = !p->empty && is_on_device(x) && room_on_device(p, depot, c, p->bytes);
     if (p->empty)
         return SOTTO_OK;
     if (p->on_device)
-        return copy_far(depot, c->dev, (struct view){p->copy.view.data, x.type, PLACE_DEVICE}, x,
-                        count);
-    TRY(host_room(p, p->bytes));
+        return copy_on_device(depot, c->dev, (struct view){p->copy.view.data, x.type, PLACE_DEVICE},
+                              x, count);
+    TRY(room_on_host(p, p->bytes));
     return staging_take(c, view_of(p->host, x.type), x, count);
 }
 
@@ -94,8 +94,8 @@ enum sotto_status payload_take(const struct payload *p, struct depot *depot, str
     const struct view from = {p->copy.view.data, y.type, PLACE_DEVICE};
     if (p->empty || !y.data)
         return SOTTO_OK;
-    if (p->on_device && is_far(y))
-        return copy_far(depot, c->dev, y, from, count);
+    if (p->on_device && is_on_device(y))
+        return copy_on_device(depot, c->dev, y, from, count);
     if (!p->on_device) {
         staging_copy(c, y, view_of(p->host, y.type), count);
         return SOTTO_OK;

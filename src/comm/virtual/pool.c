@@ -8,7 +8,7 @@
 
 #include "base/machine/cores.h"
 
-struct pool {
+struct compute_pool {
     pthread_mutex_t lock;
     pthread_cond_t given, finished;
     struct pool_job *first, **last;
@@ -18,9 +18,9 @@ struct pool {
     pthread_t thread[];
 };
 
-static void *serve(void *arg)
+static void *pool_serve(void *arg)
 {
-    struct pool *p = arg;
+    struct compute_pool *p = arg;
 #ifdef _OPENMP
     omp_set_num_threads(p->inner);
 #endif
@@ -58,12 +58,12 @@ static int share_of_cores(int threads)
 #endif
 }
 
-enum sotto_status pool_open(struct pool **out, int threads)
+enum sotto_status pool_open(struct compute_pool **out, int threads)
 {
     *out = NULL;
     if (threads == 0)
         threads = cores_allowed("");
-    struct pool *p = calloc(1, sizeof *p + (size_t)threads * sizeof *p->thread);
+    struct compute_pool *p = calloc(1, sizeof *p + (size_t)threads * sizeof *p->thread);
     if (!p)
         return fail(SOTTO_ENOMEM, "no memory for %d threads that compute", threads);
     pthread_mutex_init(&p->lock, NULL);
@@ -71,7 +71,7 @@ enum sotto_status pool_open(struct pool **out, int threads)
     pthread_cond_init(&p->finished, NULL);
     p->last = &p->first;
     p->inner = share_of_cores(threads);
-    while (p->threads < threads && pthread_create(&p->thread[p->threads], NULL, serve, p) == 0)
+    while (p->threads < threads && pthread_create(&p->thread[p->threads], NULL, pool_serve, p) == 0)
         p->threads++;
     if (p->threads == 0) {
         pool_close(p);
@@ -81,7 +81,7 @@ enum sotto_status pool_open(struct pool **out, int threads)
     return SOTTO_OK;
 }
 
-void pool_close(struct pool *p)
+void pool_close(struct compute_pool *p)
 {
     if (!p)
         return;
@@ -97,7 +97,7 @@ void pool_close(struct pool *p)
     free(p);
 }
 
-void pool_start(struct pool *p, struct pool_job *job)
+void pool_start(struct compute_pool *p, struct pool_job *job)
 {
     job->finished = false;
     job->next = NULL;
@@ -108,7 +108,7 @@ void pool_start(struct pool *p, struct pool_job *job)
     pthread_mutex_unlock(&p->lock);
 }
 
-enum sotto_status pool_wait(struct pool *p, struct pool_job *job)
+enum sotto_status pool_wait(struct compute_pool *p, struct pool_job *job)
 {
     pthread_mutex_lock(&p->lock);
     while (!job->finished)

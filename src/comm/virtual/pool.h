@@ -5,7 +5,7 @@
 
 #include "comm/lane.h"
 
-struct pool;
+struct compute_pool;
 
 struct pool_job {
     lane_job *work;
@@ -15,11 +15,11 @@ struct pool_job {
     struct pool_job *next;
 };
 
-enum sotto_status pool_open(struct pool **out, int threads); /* 0: one a core */
-void pool_close(struct pool *pool);                          /* all jobs finished; NULL is fine */
+enum sotto_status pool_open(struct compute_pool **out, int threads); /* 0: one a core */
+void pool_close(struct compute_pool *pool); /* all jobs finished; NULL is fine */
 
 /* `job` is the caller's, untouched until pool_wait has returned; its status is the work's. */
-void pool_start(struct pool *pool, struct pool_job *job);
-enum sotto_status pool_wait(struct pool *pool, struct pool_job *job);
+void pool_start(struct compute_pool *pool, struct pool_job *job);
+enum sotto_status pool_wait(struct compute_pool *pool, struct pool_job *job);
 
 #endif

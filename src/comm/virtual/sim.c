@@ -10,17 +10,17 @@ static struct virtual_turn turn_of(struct virtual_process *p)
 }
 
 /* Whether a runs before b. */
-static bool before(struct virtual_turn a, struct virtual_turn b)
+static bool turn_before(struct virtual_turn a, struct virtual_turn b)
 {
     return a.time < b.time || (a.time == b.time && a.order < b.order);
 }
 
-static void push(struct virtual_sim *sim, struct virtual_process *p)
+static void push_ready(struct virtual_sim *sim, struct virtual_process *p)
 {
     struct virtual_turn turn = turn_of(p);
     int i = sim->ready++;
     assert(i < sim->room);
-    while (i > 0 && before(turn, sim->heap[(i - 1) / 2])) {
+    while (i > 0 && turn_before(turn, sim->heap[(i - 1) / 2])) {
         sim->heap[i] = sim->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -35,9 +35,9 @@ static void replace_first(struct virtual_sim *sim, struct virtual_turn turn)
         int child = 2 * i + 1;
         if (child >= sim->ready)
             break;
-        if (child + 1 < sim->ready && before(sim->heap[child + 1], sim->heap[child]))
+        if (child + 1 < sim->ready && turn_before(sim->heap[child + 1], sim->heap[child]))
             child++;
-        if (!before(sim->heap[child], turn))
+        if (!turn_before(sim->heap[child], turn))
             break;
         sim->heap[i] = sim->heap[child];
         i = child;
@@ -45,7 +45,7 @@ static void replace_first(struct virtual_sim *sim, struct virtual_turn turn)
     sim->heap[i] = turn;
 }
 
-static struct virtual_process *pop(struct virtual_sim *sim)
+static struct virtual_process *pop_ready(struct virtual_sim *sim)
 {
     struct virtual_process *first = sim->heap[0].process;
     if (--sim->ready > 0)
@@ -72,10 +72,10 @@ static void restore_message(const struct virtual_process *p)
 /* With thousands of processes a turn is little but waiting for memory, so that of the next turns is
  * asked for during this one: the stack of the first in the heap, and what tells where the stack of
  * the second is. */
-static void expect(const struct virtual_sim *sim)
+static void prefetch_next(const struct virtual_sim *sim)
 {
     if (sim->ready)
-        fiber_expect(&sim->heap[0].process->fiber);
+        fiber_prefetch(&sim->heap[0].process->fiber);
     for (int i = 1; i < sim->ready && i <= 2; i++) {
         __builtin_prefetch(&sim->heap[i].process->time);
         __builtin_prefetch(&sim->heap[i].process->fiber);
@@ -88,7 +88,7 @@ static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool 
     struct virtual_process *from = sim->current;
     if (from)
         keep_message(from);
-    expect(sim);
+    prefetch_next(sim);
     sim->current = to;
     fiber_switch(from ? &from->fiber : &sim->home, to ? &to->fiber : &sim->home, last);
     if (from)
@@ -103,7 +103,7 @@ static void wake_due(struct virtual_sim *sim)
 }
 
 /* Its time has come: it runs when all others of that time have. */
-static void ring(struct virtual_sim *sim)
+static void ring_alarm(struct virtual_sim *sim)
 {
     struct alarm *alarm = alarm_take(&sim->alarms);
     struct virtual_process *p =
@@ -124,7 +124,7 @@ static void end_flows(struct virtual_sim *sim, double until)
         if (flow <= alarm)
             network_end_next(sim->net);
         else
-            ring(sim);
+            ring_alarm(sim);
     }
 }
 
@@ -133,17 +133,17 @@ static void switch_to_next(struct virtual_sim *sim, bool last)
     sim->ahead = false;
     wake_due(sim);
     end_flows(sim, INFINITY);
-    switch_to(sim, sim->ready ? pop(sim) : NULL, last);
+    switch_to(sim, sim->ready ? pop_ready(sim) : NULL, last);
 }
 
 /* The running process goes back into the heap, and on when it is the first of it. */
-static void requeue(struct virtual_sim *sim)
+static void requeue_current(struct virtual_sim *sim)
 {
     struct virtual_turn turn = turn_of(sim->current);
     sim->ahead = false;
     wake_due(sim);
     end_flows(sim, turn.time);
-    if (sim->ready && before(sim->heap[0], turn)) {
+    if (sim->ready && turn_before(sim->heap[0], turn)) {
         struct virtual_process *next = sim->heap[0].process;
         replace_first(sim, turn);
         switch_to(sim, next, false);
@@ -154,10 +154,10 @@ void virtual_advance(struct virtual_sim *sim, double to)
 {
     if (to > sim->current->time)
         sim->current->time = to;
-    requeue(sim);
+    requeue_current(sim);
 }
 
-void virtual_pass(struct virtual_sim *sim, double to)
+void virtual_advance_alone(struct virtual_sim *sim, double to)
 {
     if (to <= sim->current->time)
         return;
@@ -165,22 +165,22 @@ void virtual_pass(struct virtual_sim *sim, double to)
     sim->ahead = true;
 }
 
-void virtual_meet(struct virtual_sim *sim)
+void virtual_sync_clock(struct virtual_sim *sim)
 {
     if (sim->ahead || sim->n_due)
-        requeue(sim);
+        requeue_current(sim);
 }
 
 void virtual_defer(struct virtual_sim *sim, enum process_late late)
 {
     struct virtual_process *p = sim->current;
     p->late = late;
-    requeue(sim);
+    requeue_current(sim);
     p->late = LATE_NOT;
 }
 
-static void block(struct virtual_sim *sim, enum process_state state, bool stoppable,
-                  const char *what, int detail)
+static void block_current(struct virtual_sim *sim, enum process_state state, bool stoppable,
+                          const char *what, int detail)
 {
     struct virtual_process *p = sim->current;
     p->state = state;
@@ -191,7 +191,7 @@ static void block(struct virtual_sim *sim, enum process_state state, bool stoppa
     switch_to_next(sim, false);
 }
 
-void virtual_wait_apart(struct virtual_process *p, double at, const char *what)
+void virtual_wait_unrun(struct virtual_process *p, double at, const char *what)
 {
     assert(p->state == PROCESS_IDLE);
     p->state = PROCESS_WAITING;
@@ -205,7 +205,7 @@ void virtual_wait_apart(struct virtual_process *p, double at, const char *what)
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail)
 {
     struct virtual_process *p = sim->current;
-    block(sim, PROCESS_WAITING, true, what, detail);
+    block_current(sim, PROCESS_WAITING, true, what, detail);
     return p->stopped ? status_raise(&sim->stop) : SOTTO_OK;
 }
 
@@ -219,7 +219,7 @@ enum sotto_status virtual_block_until(struct virtual_sim *sim, const char *what,
     return st;
 }
 
-void virtual_expect(struct virtual_process *p, double time)
+void virtual_wake_at(struct virtual_process *p, double time)
 {
     if (p->state == PROCESS_WAITING)
         alarm_set(&p->sim->alarms, &p->alarm, time);
@@ -227,7 +227,7 @@ void virtual_expect(struct virtual_process *p, double time)
 
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what)
 {
-    block(sim, state, false, what, -1);
+    block_current(sim, state, false, what, -1);
 }
 
 static void run_process(void *arg)
@@ -245,7 +245,7 @@ void virtual_wake(struct virtual_process *p, double time)
     p->state = PROCESS_READY;
     if (time > p->time)
         p->time = time;
-    push(p->sim, p);
+    push_ready(p->sim, p);
 }
 
 /* Its place among those that are due, or behind them. */
@@ -269,7 +269,7 @@ void virtual_wake_later(struct virtual_process *p, double time)
     sim->due[sim->n_due++] = p;
 }
 
-bool virtual_take_back(struct virtual_process *p)
+bool virtual_cancel_wake(struct virtual_process *p)
 {
     struct virtual_sim *sim = p->sim;
     const int i = find_due(sim, p);
@@ -279,7 +279,7 @@ bool virtual_take_back(struct virtual_process *p)
     return true;
 }
 
-void virtual_stop(struct virtual_sim *sim, const struct status_note *note)
+void virtual_stop_run(struct virtual_sim *sim, const struct status_note *note)
 {
     if (sim->stop.code != SOTTO_OK)
         return;
@@ -321,7 +321,7 @@ enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual
     p->link = sim->last;
     *sim->last = p;
     sim->last = &p->next;
-    push(sim, p);
+    push_ready(sim, p);
     return SOTTO_OK;
 }
 
@@ -337,7 +337,7 @@ void virtual_process_free(struct virtual_process *p)
         p->sim->last = p->link;
 }
 
-static double now(const struct clock *clock)
+static double virtual_now(const struct clock *clock)
 {
     const struct virtual_sim *sim = (const struct virtual_sim *)clock;
     return sim->current ? sim->current->time : 0;
@@ -345,7 +345,7 @@ static double now(const struct clock *clock)
 
 void virtual_sim_open(struct virtual_sim *sim)
 {
-    *sim = (struct virtual_sim){.clock.now = now, .last = &sim->first};
+    *sim = (struct virtual_sim){.clock.now = virtual_now, .last = &sim->first};
     fiber_adopt(&sim->home);
 }
 

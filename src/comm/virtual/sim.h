@@ -6,9 +6,10 @@
  * order of events the order of time: where the running process looks at others or does what they
  * see, its clock is not ahead of a ready one's, because whatever advances a clock
  * (virtual_advance) or waits (virtual_block) lets those that are behind run first. What concerns
- * nobody else may pass without a turn (virtual_pass), if virtual_meet comes before what does. So
- * what a process sees of the others is what they had done by its own time, and two runs are the
- * same to the bit. What ends on the network's links at a time comes before what processes do then.
+ * nobody else may pass without a turn (virtual_advance_alone), if virtual_sync_clock comes before
+ * what does. So what a process sees of the others is what they had done by its own time, and two
+ * runs are the same to the bit. What ends on the network's links at a time comes before what
+ * processes do then.
  *
  * Only the work given to `compute` runs on other threads, between two points of its process's
  * order. */
@@ -52,7 +53,7 @@ struct virtual_process {
     bool said;        /* its error message is in `kept`                */
     int detail;       /* rank that it waits for, -1: none              */
     const char *what; /* the call that it waits in                    */
-    /* It waits in a collective without having been run for it: see virtual_join. */
+    /* It waits in a collective without having been run for it: see virtual_join_collective. */
     void (*left)(struct virtual_process *p, double met, double end,
                  const struct status_note *failure);
     struct fiber fiber;
@@ -104,18 +105,18 @@ void virtual_process_free(struct virtual_process *p);
 /* The running process: time passes, waits in a call (fails: an abort), lets others of its time run
  * first. */
 void virtual_advance(struct virtual_sim *sim, double to);
-void virtual_pass(struct virtual_sim *sim, double to); /* only for itself, until it ... */
-void virtual_meet(struct virtual_sim *sim);            /* ... meets the others */
+void virtual_advance_alone(struct virtual_sim *sim, double to); /* only for itself, until it ... */
+void virtual_sync_clock(struct virtual_sim *sim);               /* ... meets the others */
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail);
 /* The same until a time, when it goes on as the last of those that run then; INFINITY: until it is
  * expected, which may be at a time before that. */
 enum sotto_status virtual_block_until(struct virtual_sim *sim, const char *what, double until);
-void virtual_expect(struct virtual_process *p, double time);
+void virtual_wake_at(struct virtual_process *p, double time);
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what);
 void virtual_defer(struct virtual_sim *sim, enum process_late late);
 
 /* An idle process waits from `at` on, without running; an abort wakes it. */
-void virtual_wait_apart(struct virtual_process *p, double at, const char *what);
+void virtual_wait_unrun(struct virtual_process *p, double at, const char *what);
 
 /* A waiting or idle process goes on at `time`, or at its own if that is later. */
 void virtual_wake(struct virtual_process *p, double time);
@@ -123,9 +124,9 @@ void virtual_wake(struct virtual_process *p, double time);
 /* The same for an idle one, when the running one lets others run; which, until then, may take it
  * back and do its work. */
 void virtual_wake_later(struct virtual_process *p, double time);
-bool virtual_take_back(struct virtual_process *p);
+bool virtual_cancel_wake(struct virtual_process *p);
 
 /* Everything that waits for a peer ends with this note, now and from now on. */
-void virtual_stop(struct virtual_sim *sim, const struct status_note *note);
+void virtual_stop_run(struct virtual_sim *sim, const struct status_note *note);
 
 #endif

@@ -778,7 +778,7 @@ static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t c
     dev->ops->write(dev, x.view, host, count);
     for (int round = 1; round <= 20; round++) {
         TRY(c->ops->on_device(c, COMM_BROADCAST, x.view, x.view, count, 0, &done));
-        CHECK(done && m->on_device.way == MPI_FAR_NCCL, "not by NCCL");
+        CHECK(done && m->on_device.way == MPI_DEVICE_NCCL, "not by NCCL");
         const struct view both[] = {x.view, y.view};
         dev->ops->fill(dev, y.view, count, 99);
         dev->ops->call(dev, send_to_self, both, 2, &t, sizeof t);
