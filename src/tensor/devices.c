@@ -3,11 +3,13 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/machine/cores.h"
 #include "tensor/carve.h"
 #include "tensor/cuda/gpus.h"
+#include "tensor/null/counting.h"
 #include "tensor/ops.h"
 
 static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null, &ops_apart,
@@ -145,6 +147,39 @@ enum sotto_status device_open_absent(struct device *dev, const char *name, struc
     const struct ops *ops = table_of(name);
     *dev = (struct device){.memory = memory, .threads = 1, .ops = ops ? ops : &ops_null};
     return ops && ops->open_absent ? ops->open_absent(dev) : SOTTO_OK;
+}
+
+/* Opens the device whose ops are counted: the device `name`, or the device that computes for it. */
+static enum sotto_status open_counted(struct device *like, const char *name, struct memory *memory,
+                                      int threads, bool *own_caches)
+{
+    if (device_absent(name))
+        return device_open_absent(like, name, memory);
+    TRY(device_open(like, name, memory, threads));
+    *own_caches = like->ops->own_caches;
+    const char *computed_by = like->ops->computed_by;
+    if (!computed_by)
+        return SOTTO_OK;
+    device_close(like);
+    return device_open(like, computed_by, memory, threads);
+}
+
+enum sotto_status device_open_counting(struct device *dev, const char *name, struct memory *memory,
+                                       int threads)
+{
+    struct counting *c = calloc(1, sizeof *c);
+    if (!c)
+        return fail(SOTTO_ENOMEM, "no memory for a device");
+    bool own_caches = false;
+    const enum sotto_status st = open_counted(&c->like, name, &c->unused, threads, &own_caches);
+    if (st != SOTTO_OK) {
+        free(c);
+        return st;
+    }
+    const bool absent = device_absent(name);
+    counting_open(dev, c, memory, threads, absent ? device_place(name) : c->like.ops->place);
+    c->table.own_caches = own_caches;
+    return SOTTO_OK;
 }
 
 /* False: none left. */

@@ -303,187 +303,79 @@ static void apart_call(struct device *dev, device_call *call, const struct view 
                sizeof(struct foreign_call), &with, (size_t)n * sizeof *with.v + bytes);
 }
 
-struct adamw_call {
-    struct adamw p;
-    int n;
-};
-
-struct sgd_call {
-    struct sgd p;
-    int n;
-};
-
-/* As many stretches as fit a call at once; they follow it. */
-enum { STRETCHES = (LINE_CALL - 256) / sizeof(struct stretch) };
-
-static void issue_stretches(struct device *dev, line_job *job, const void *call, size_t bytes,
-                            const struct stretch *s, int n)
+/* Returns a copy of `n` stretches with host views, to be freed. */
+static struct stretch *here_stretch(const struct stretch *s, int n)
 {
-    struct stretch real[STRETCHES];
+    struct stretch *copy = malloc((size_t)(n + 1) * sizeof *copy);
+    if (!copy)
+        abort(); /* for tests */
     for (int i = 0; i < n; i++)
-        real[i] = (struct stretch){here(s[i].x), here(s[i].theta), here(s[i].g), here(s[i].m),
+        copy[i] = (struct stretch){here(s[i].x), here(s[i].theta), here(s[i].g), here(s[i].m),
                                    here(s[i].v), s[i].count,       s[i].decay};
-    line_issue(apart_of(dev)->line, job, call, bytes, real, (size_t)n * sizeof *real);
+    return copy;
 }
 
-static void adamw_late(struct device *cpu, void *call)
-{
-    const struct adamw_call *c = call;
-    for (int i = 0; i < c->n; i++) {
-        struct stretch s;
-        memcpy(&s, (const char *)(c + 1) + (size_t)i * sizeof s, sizeof s);
-        cpu->ops->adamw(cpu, &c->p, &s, 1);
-    }
-}
-
-static void apart_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
-{
-    for (int at = 0; at < n; at += STRETCHES) {
-        const struct adamw_call c = {*p, n - at < STRETCHES ? n - at : STRETCHES};
-        issue_stretches(dev, adamw_late, &c, sizeof c, s + at, c.n);
-    }
-}
-
-static void sgd_late(struct device *cpu, void *call)
-{
-    const struct sgd_call *c = call;
-    for (int i = 0; i < c->n; i++) {
-        struct stretch s;
-        memcpy(&s, (const char *)(c + 1) + (size_t)i * sizeof s, sizeof s);
-        cpu->ops->sgd(cpu, &c->p, &s, 1);
-    }
-}
-
-static void apart_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
-{
-    for (int at = 0; at < n; at += STRETCHES) {
-        const struct sgd_call c = {*p, n - at < STRETCHES ? n - at : STRETCHES};
-        issue_stretches(dev, sgd_late, &c, sizeof c, s + at, c.n);
-    }
-}
-
-/* The other ops, each by its parameters behind the device: V a view, N a number, P a struct by
- * address, which is copied. LATE makes of them what a call carries, the function that issues it and
- * the job that runs it. */
-#define ARGS_fill(V, N, P) V(y) N(size_t, count) N(float, value)
-#define ARGS_copy(V, N, P) V(y) V(x) N(size_t, count)
-#define ARGS_copy_rows(V, N, P) P(struct row_copy, p) V(y) V(x)
-#define ARGS_axpy(V, N, P) V(y) N(float, a) V(x) N(size_t, count)
-#define ARGS_axpby(V, N, P) V(y) N(float, b) N(float, a) V(x) N(size_t, count)
-#define ARGS_scale(V, N, P) V(y) N(float, a) N(size_t, count)
-#define ARGS_linear_forward(V, N, P) P(struct linear, p) V(y) V(x) V(w) V(bias) V(residual)
-#define ARGS_linear_backward_x(V, N, P) P(struct linear, p) V(dx) V(dy) V(w) N(bool, add)
-#define ARGS_linear_backward_w(V, N, P) P(struct linear, p) V(dw) V(dbias) V(dy) V(x)
-#define ARGS_linear_backward(V, N, P)                                                              \
-    P(struct linear, p) V(dx) V(dw) V(dbias) V(dy) V(x) V(w) N(bool, add)
-#define ARGS_layernorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(bias) V(stats)
-#define ARGS_layernorm_backward(V, N, P)                                                           \
-    P(struct norm, p) V(dx) V(dgain) V(dbias) V(dy) V(x) V(gain) V(stats) V(from)
-#define ARGS_rmsnorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(stats)
-#define ARGS_rmsnorm_backward(V, N, P)                                                             \
-    P(struct norm, p) V(dx) V(dgain) V(dy) V(x) V(gain) V(stats) V(from)
-#define ARGS_gelu_forward(V, N, P) N(enum gelu_kind, kind) V(y) V(x) N(size_t, count)
-#define ARGS_gelu_backward(V, N, P) N(enum gelu_kind, kind) V(dx) V(dy) V(x) N(size_t, count)
-#define ARGS_swiglu_forward(V, N, P) V(y) V(gate) V(up) N(size_t, count)
-#define ARGS_swiglu_backward(V, N, P) V(dgate) V(dup) V(dy) V(gate) V(up) N(size_t, count)
-#define ARGS_rope(V, N, P) P(struct rope, p) V(x) N(bool, inverse)
-#define ARGS_embedding_forward(V, N, P)                                                            \
-    N(int, batch)                                                                                  \
-    N(int, t) N(int, width) N(int, start) V(y) V(tokens) V(table) V(positions)
-#define ARGS_embedding_backward(V, N, P)                                                           \
-    N(int, batch) N(int, t) N(int, width) V(dtable) V(dpositions) V(tokens) V(dy)
-#define ARGS_attention_forward(V, N, P) P(struct attention, p) V(o) V(q) V(k) V(v) V(lse)
-#define ARGS_attention_backward(V, N, P)                                                           \
-    P(struct attention, p) V(dq) V(dk) V(dv) V(dy) V(o) V(q) V(k) V(v) V(lse)
-#define ARGS_conv_forward(V, N, P) P(struct conv, p) V(y) V(x) V(w) V(bias)
-#define ARGS_conv_backward_x(V, N, P) P(struct conv, p) V(dx) V(dy) V(w) N(bool, add)
-#define ARGS_conv_backward_w(V, N, P) P(struct conv, p) V(dw) V(dbias) V(dy) V(x)
-#define ARGS_maxpool_forward(V, N, P) P(struct pooling, p) V(y) V(winner) V(x)
-#define ARGS_maxpool_backward(V, N, P) P(struct pooling, p) V(dx) V(dy) V(winner)
-#define ARGS_meanpool_forward(V, N, P) N(int, rows) N(int, pixels) N(int, channels) V(y) V(x)
-#define ARGS_meanpool_backward(V, N, P) N(int, rows) N(int, pixels) N(int, channels) V(dx) V(dy)
-#define ARGS_batchnorm_forward(V, N, P)                                                            \
-    P(struct batchnorm, p)                                                                         \
-    V(y) V(x) V(gain) V(bias) V(residual) V(running_mean) V(running_variance) V(stats)
-#define ARGS_batchnorm_backward(V, N, P)                                                           \
-    P(struct batchnorm, p) V(dx) V(dgain) V(dbias) V(dresidual) V(dy) V(x) V(y) V(gain) V(stats)
-#define ARGS_relu_forward(V, N, P) V(y) V(x) N(size_t, count)
-#define ARGS_relu_backward(V, N, P) V(dx) V(dy) V(y) N(size_t, count)
-#define ARGS_cross_entropy(V, N, P)                                                                \
-    N(int, rows)                                                                                   \
-    N(int, vocab) V(logits) V(targets) N(float, scale) V(losses) V(places)
-#define ARGS_tiles_encode(V, N, P) P(struct tiling, p) V(basis) V(m) V(index) V(value)
-#define ARGS_tiles_decode(V, N, P)                                                                 \
-    P(struct tiling, p)                                                                            \
-    V(basis) N(int, senders) V(y) V(index) N(size_t, index_step) V(value) N(size_t, value_step)
-#define ARGS_bits_pack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
-#define ARGS_bits_unpack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
-#define ARGS_sign(V, N, P) V(y) V(x) N(size_t, count)
-#define ARGS_choose(V, N, P) P(struct shuffle, p) V(index) N(size_t, count)
-#define ARGS_pick(V, N, P) P(struct picks, p) V(value) V(m) V(index)
-#define ARGS_put(V, N, P) P(struct picks, p) V(y) N(float, a) V(value) V(index)
-#define ARGS_signs_pack(V, N, P) V(y) V(x) N(size_t, count)
-#define ARGS_signs_unpack(V, N, P) V(y) V(x) N(size_t, count) N(bool, add)
-#define ARGS_co2(V, N, P) P(struct co2_step, p) V(x) V(now) V(m) V(sent) V(d) N(size_t, count)
-
-#define FIELD_V(name) struct view name;
-#define FIELD_N(type, name) type name;
-#define PARAMETER_V(name) , struct view name
-#define PARAMETER_N(type, name) , type name
-#define PARAMETER_P(type, name) , const type *name
-#define TAKE_V(name) here(name),
-#define TAKE_N(type, name) name,
-#define TAKE_P(type, name) *name,
-#define PASS_V(name) , c->name
-#define PASS_N(type, name) , c->name
-#define PASS_P(type, name) , &c->name
-
-#define LATE(op)                                                                                   \
+/* The other ops: struct axpy_call has the arguments of axpy, with host views; apart_axpy issues the
+ * call, axpy_late runs it. */
+#define FIELD_VIEW(name) struct view name;
+#define FIELD_OPTIONAL(name) struct view name;
+#define FIELD_VALUE(type, name) type name;
+#define FIELD_STRUCT(tag, name) struct tag name;
+#define FIELD_ARRAY(tag, name, n)                                                                  \
+    struct tag *name;                                                                              \
+    int n;
+#define COPY_VIEW(name) here(name),
+#define COPY_OPTIONAL(name) here(name),
+#define COPY_VALUE(type, name) name,
+#define COPY_STRUCT(tag, name) *name,
+#define COPY_ARRAY(tag, name, n) here_##tag(name, n), n,
+#define PASS_VIEW(name) , c->name
+#define PASS_OPTIONAL(name) , c->name
+#define PASS_VALUE(type, name) , c->name
+#define PASS_STRUCT(tag, name) , &c->name
+#define PASS_ARRAY(tag, name, n) , c->name, c->n
+#define FREE_VIEW(name)
+#define FREE_OPTIONAL(name)
+#define FREE_VALUE(type, name)
+#define FREE_STRUCT(tag, name)
+#define FREE_ARRAY(tag, name, n) free(c->name);
+#define OP(op, ...)                                                                                \
     struct op##_call {                                                                             \
-        ARGS_##op(FIELD_V, FIELD_N, FIELD_N)                                                       \
+        OP_EACH(FIELD_, __VA_ARGS__)                                                               \
     };                                                                                             \
     static void op##_late(struct device *cpu, void *call)                                          \
     {                                                                                              \
         const struct op##_call *c = call;                                                          \
-        cpu->ops->op(cpu ARGS_##op(PASS_V, PASS_N, PASS_P));                                       \
+        cpu->ops->op(cpu OP_EACH(PASS_, __VA_ARGS__));                                             \
+        OP_EACH(FREE_, __VA_ARGS__)                                                                \
     }                                                                                              \
-    static void apart_##op(struct device *dev ARGS_##op(PARAMETER_V, PARAMETER_N, PARAMETER_P))    \
+    __attribute__((unused)) static void apart_##op(OP_PARAMETERS(__VA_ARGS__))                     \
     {                                                                                              \
-        const struct op##_call c = {ARGS_##op(TAKE_V, TAKE_N, TAKE_P)};                            \
+        const struct op##_call c = {OP_EACH(COPY_, __VA_ARGS__)};                                  \
         issue(dev, op##_late, &c, sizeof c);                                                       \
     }
+#include "tensor/op_list.h"
 
-/* clang-format off */
-LATE(fill) LATE(copy) LATE(copy_rows) LATE(axpy) LATE(axpby) LATE(scale)
-LATE(linear_forward) LATE(linear_backward_x) LATE(linear_backward_w) LATE(linear_backward)
-LATE(layernorm_forward) LATE(layernorm_backward) LATE(rmsnorm_forward) LATE(rmsnorm_backward)
-LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward)
-LATE(rope) LATE(embedding_forward) LATE(embedding_backward)
-LATE(attention_forward) LATE(attention_backward) LATE(cross_entropy) LATE(co2)
-LATE(conv_forward) LATE(conv_backward_x) LATE(conv_backward_w)
-LATE(maxpool_forward) LATE(maxpool_backward) LATE(meanpool_forward) LATE(meanpool_backward)
-LATE(batchnorm_forward) LATE(batchnorm_backward) LATE(relu_forward) LATE(relu_backward)
-LATE(tiles_encode) LATE(tiles_decode) LATE(bits_pack) LATE(bits_unpack) LATE(sign)
-LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
-    /* clang-format on */
-
-    const struct ops ops_apart = {
-        .name = "apart",
-        .place = PLACE_DEVICE,
-        .behind = "cpu",
-        .open = apart_open,
-        .close = apart_close,
-        .alloc = apart_alloc,
-        .release = apart_release,
-        .left = apart_left,
-        .write = apart_write,
-        .read = apart_read,
-        .sync = apart_sync,
-        .mark = apart_mark,
-        .follow = apart_follow,
-        .sum_ranks = apart_sum_ranks,
-        .call = apart_call,
-        .number = apart_number,
-        .linear_backward = apart_linear_backward,
-        OPS_COMPUTE(apart),
+const struct ops ops_apart = {
+    .name = "apart",
+    .place = PLACE_DEVICE,
+    .computed_by = "cpu",
+    .open = apart_open,
+    .close = apart_close,
+    .alloc = apart_alloc,
+    .release = apart_release,
+    .left = apart_left,
+    .write = apart_write,
+    .read = apart_read,
+    .sync = apart_sync,
+    .mark = apart_mark,
+    .follow = apart_follow,
+    .sum_ranks = apart_sum_ranks,
+    .call = apart_call,
+    .number = apart_number,
+    .linear_backward = apart_linear_backward,
+    .sum_squares = apart_sum_squares,
+#define OP(op, ...) .op = apart_##op,
+#define OPTIONAL_OP(op, ...)
+#include "tensor/op_list.h"
 };

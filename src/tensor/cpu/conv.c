@@ -151,7 +151,7 @@ void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view d
     struct class classes[ROW_PRODUCTS];
     struct row_product product[ROW_PRODUCTS];
     int n = 0;
-    if (p->kernel < p->stride && !add) /* some pixels met no window */
+    if (p->kernel < p->stride && !add && !cpu_counts(dev)) /* some pixels met no window */
         cpu_fill(dev, dx, (size_t)p->rows * (size_t)p->h * (size_t)p->w * (size_t)p->in, 0);
     for (int i = 0; i < p->stride * p->stride; i++) {
         n += class_init(&classes[n], &product[n], p, dx, dy, w, add, i / p->stride, i % p->stride);

@@ -145,6 +145,9 @@ const struct ops ops_cpu = {
     .release = host_release,
     .write = host_write,
     .read = host_read,
+    .sum_squares = cpu_sum_squares,
+#define OP(op, ...) .op = cpu_##op,
+#define OPTIONAL_OP(op, ...)
+#include "tensor/op_list.h"
     .linear_backward = cpu_linear_backward,
-    OPS_COMPUTE(cpu),
 };

@@ -20,6 +20,12 @@ static inline const struct kernels *kernels_of(const struct device *dev)
     return dev->impl;
 }
 
+/* True if the device only counts the scratch of ops (ops->takes) and has no memory. */
+static inline bool cpu_counts(const struct device *dev)
+{
+    return !dev->ops->alloc;
+}
+
 /* `half`: of operands that may be rounded to bf16. */
 static inline const struct gemm_kernels *gemm_of(const struct device *dev, bool half)
 {
@@ -174,104 +180,9 @@ void host_release(struct device *dev, void *memory, size_t bytes);
 void host_write(struct device *dev, struct view to, const void *host, size_t count);
 void host_read(struct device *dev, void *host, struct view from, size_t count);
 
-/* The entries of the table, by file. */
-void cpu_fill(struct device *dev, struct view y, size_t count, float value);
-void cpu_copy(struct device *dev, struct view y, struct view x, size_t count);
-void cpu_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x);
-void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
-void cpu_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count);
-void cpu_scale(struct device *dev, struct view y, float a, size_t count);
+/* The ops of the table: cpu_fill, cpu_copy, ... */
+#define OP(op, ...) void cpu_##op(OP_PARAMETERS(__VA_ARGS__));
+#include "tensor/op_list.h"
 double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
-void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
-                      size_t count);
-void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
-                       struct view x, size_t count);
-void cpu_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
-                        size_t count);
-void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
-                         struct view gate, struct view up, size_t count);
-
-void cpu_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
-void cpu_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
-void cpu_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-             struct view m, struct view sent, struct view d, size_t count);
-
-void cpu_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
-                        struct view w, struct view bias, struct view residual);
-void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
-                           struct view dy, struct view w, bool add);
-void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
-                           struct view dbias, struct view dy, struct view x);
-void cpu_linear_backward(struct device *dev, const struct linear *p, struct view dx, struct view dw,
-                         struct view dbias, struct view dy, struct view x, struct view w, bool add);
-
-void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                           struct view gain, struct view bias, struct view stats);
-void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                            struct view dgain, struct view dbias, struct view dy, struct view x,
-                            struct view gain, struct view stats, struct view from);
-void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                         struct view gain, struct view stats);
-void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                          struct view dgain, struct view dy, struct view x, struct view gain,
-                          struct view stats, struct view from);
-
-void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
-void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                           struct view y, struct view tokens, struct view table,
-                           struct view positions);
-void cpu_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
-                            struct view dpositions, struct view tokens, struct view dy);
-void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                       struct view targets, float scale, struct view losses, struct view places);
-
-void cpu_attention_forward(struct device *dev, const struct attention *p, struct view o,
-                           struct view q, struct view k, struct view v, struct view lse);
-void cpu_attention_backward(struct device *dev, const struct attention *p, struct view dq,
-                            struct view dk, struct view dv, struct view dy, struct view o,
-                            struct view q, struct view k, struct view v, struct view lse);
-
-void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, struct view x,
-                      struct view w, struct view bias);
-void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
-                         struct view w, bool add);
-void cpu_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
-                         struct view dbias, struct view dy, struct view x);
-void cpu_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
-                         struct view winner, struct view x);
-void cpu_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
-                          struct view dy, struct view winner);
-void cpu_meanpool_forward(struct device *dev, int rows, int pixels, int channels, struct view y,
-                          struct view x);
-void cpu_meanpool_backward(struct device *dev, int rows, int pixels, int channels, struct view dx,
-                           struct view dy);
-void cpu_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct view y,
-                           struct view x, struct view gain, struct view bias, struct view residual,
-                           struct view running_mean, struct view running_variance,
-                           struct view stats);
-void cpu_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
-                            struct view dgain, struct view dbias, struct view dresidual,
-                            struct view dy, struct view x, struct view y, struct view gain,
-                            struct view stats);
-void cpu_relu_forward(struct device *dev, struct view y, struct view x, size_t count);
-void cpu_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
-                       size_t count);
-
-void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
-                      struct view index, struct view value);
-void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
-                      struct view y, struct view index, size_t index_step, struct view value,
-                      size_t value_step);
-void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count);
-void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
-void cpu_sign(struct device *dev, struct view y, struct view x, size_t count);
-
-void cpu_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count);
-void cpu_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
-              struct view index);
-void cpu_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,
-             struct view index);
-void cpu_signs_pack(struct device *dev, struct view y, struct view x, size_t count);
-void cpu_signs_unpack(struct device *dev, struct view y, struct view x, size_t count, bool add);
 
 #endif

@@ -106,9 +106,9 @@ static inline bool cuda_counts(const struct device *dev)
 void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes);
 void cuda_drop(struct device *dev, struct cuda_room *room);
 
-/* context_cache.c: contexts of this process that nobody has open. To make one takes milliseconds, most of
- * which hold up every other context, and every worker and lane of every run opens one. They keep
- * their stream, events, pinned pages and choices of kernels, and no memory of the GPU. */
+/* context_cache.c: contexts of this process that nobody has open. To make one takes milliseconds,
+ * most of which hold up every other context, and every worker and lane of every run opens one. They
+ * keep their stream, events, pinned pages and choices of kernels, and no memory of the GPU. */
 struct cuda *cuda_unpark(int gpu); /* NULL: none of that GPU */
 void cuda_park(struct cuda *c);
 
@@ -121,105 +121,17 @@ void cuda_left(struct device *dev, size_t *left, size_t *all);
 void cuda_ferry_rest(struct device *dev); /* nothing of it is the account's any more */
 void cuda_ferry_close(struct cuda_ferry *f);
 
-/* The entries of the table, by file. */
+/* vectors.c */
 void cuda_call(struct device *dev, device_call *call, const struct view *v, int n, const void *arg,
                size_t bytes);
 void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out, int n_out,
                     const struct view *x);
-void cuda_fill(struct device *dev, struct view y, size_t count, float value);
-void cuda_copy(struct device *dev, struct view y, struct view x, size_t count);
-void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x);
-void cuda_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
-void cuda_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count);
-void cuda_scale(struct device *dev, struct view y, float a, size_t count);
 double cuda_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
-void cuda_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
-                       size_t count);
-void cuda_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
-                        struct view x, size_t count);
-void cuda_gelu_bias_backward(struct device *dev, enum gelu_kind kind, int rows, int width,
-                             struct view dx, struct view dbias, struct view dy, struct view x);
-void cuda_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
-                         size_t count);
-void cuda_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
-                          struct view gate, struct view up, size_t count);
-void cuda_relu_forward(struct device *dev, struct view y, struct view x, size_t count);
-void cuda_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
-                        size_t count);
-void cuda_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
-void cuda_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
-void cuda_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-              struct view m, struct view sent, struct view d, size_t count);
 /* products.c */
-void cuda_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
-                         struct view w, struct view bias, struct view residual);
-void cuda_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
-                            struct view dy, struct view w, bool add);
-void cuda_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
-                            struct view dbias, struct view dy, struct view x);
 void cuda_linear_loss(struct device *dev, const struct linear *p, const struct linear_loss *l);
-/* layers.c */
-void cuda_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                            struct view gain, struct view bias, struct view stats);
-void cuda_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                             struct view dgain, struct view dbias, struct view dy, struct view x,
-                             struct view gain, struct view stats, struct view from);
-void cuda_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                          struct view gain, struct view stats);
-void cuda_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                           struct view dgain, struct view dy, struct view x, struct view gain,
-                           struct view stats, struct view from);
-void cuda_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
-void cuda_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                            struct view y, struct view tokens, struct view table,
-                            struct view positions);
-void cuda_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
-                             struct view dpositions, struct view tokens, struct view dy);
-void cuda_attention_forward(struct device *dev, const struct attention *p, struct view o,
-                            struct view q, struct view k, struct view v, struct view lse);
-void cuda_attention_backward(struct device *dev, const struct attention *p, struct view dq,
-                             struct view dk, struct view dv, struct view dy, struct view o,
-                             struct view q, struct view k, struct view v, struct view lse);
-void cuda_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                        struct view targets, float scale, struct view losses, struct view places);
-/* images.c */
-void cuda_conv_forward(struct device *dev, const struct conv *p, struct view y, struct view x,
-                       struct view w, struct view bias);
-void cuda_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
-                          struct view w, bool add);
-void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
-                          struct view dbias, struct view dy, struct view x);
-void cuda_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
-                          struct view winner, struct view x);
-void cuda_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
-                           struct view dy, struct view winner);
-void cuda_meanpool_forward(struct device *dev, int rows, int pixels, int channels, struct view y,
-                           struct view x);
-void cuda_meanpool_backward(struct device *dev, int rows, int pixels, int channels, struct view dx,
-                            struct view dy);
-void cuda_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct view y,
-                            struct view x, struct view gain, struct view bias, struct view residual,
-                            struct view running_mean, struct view running_variance,
-                            struct view stats);
-void cuda_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
-                             struct view dgain, struct view dbias, struct view dresidual,
-                             struct view dy, struct view x, struct view y, struct view gain,
-                             struct view stats);
-/* codes.c */
-void cuda_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
-                       struct view index, struct view value);
-void cuda_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
-                       struct view y, struct view index, size_t index_step, struct view value,
-                       size_t value_step);
-void cuda_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count);
-void cuda_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
-void cuda_sign(struct device *dev, struct view y, struct view x, size_t count);
-void cuda_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count);
-void cuda_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
-               struct view index);
-void cuda_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,
-              struct view index);
-void cuda_signs_pack(struct device *dev, struct view y, struct view x, size_t count);
-void cuda_signs_unpack(struct device *dev, struct view y, struct view x, size_t count, bool add);
+
+/* The ops of the table: cuda_fill, cuda_copy, ... */
+#define OP(op, ...) void cuda_##op(OP_PARAMETERS(__VA_ARGS__));
+#include "tensor/op_list.h"
 
 #endif

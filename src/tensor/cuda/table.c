@@ -283,7 +283,10 @@ const struct ops ops_cuda = {
     .sum_ranks = cuda_sum_ranks,
     .call = cuda_call,
     .number = cuda_number,
-    OPS_COMPUTE(cuda),
+    .sum_squares = cuda_sum_squares,
+#define OP(op, ...) .op = cuda_##op,
+#define OPTIONAL_OP(op, ...)
+#include "tensor/op_list.h"
     .linear_loss = cuda_linear_loss,
     .gelu_bias_backward = cuda_gelu_bias_backward,
 };

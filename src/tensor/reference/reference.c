@@ -4,22 +4,21 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/reference/reference.h"
 
-static void reference_fill(struct device *dev, struct view y, size_t count, float value)
+void reference_fill(struct device *dev, struct view y, size_t count, float value)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, value);
 }
 
-static void reference_copy(struct device *dev, struct view y, struct view x, size_t count)
+void reference_copy(struct device *dev, struct view y, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, get(x, i));
 }
 
-static void reference_copy_rows(struct device *dev, const struct row_copy *p, struct view y,
-                                struct view x)
+void reference_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x)
 {
     for (int b = 0; b < p->batch; b++)
         for (int r = 0; r < p->rows; r++)
@@ -28,22 +27,22 @@ static void reference_copy_rows(struct device *dev, const struct row_copy *p, st
                            (size_t)p->width);
 }
 
-static void reference_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
+void reference_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, get(y, i) + (double)a * get(x, i));
 }
 
-static void reference_axpby(struct device *dev, struct view y, float b, float a, struct view x,
-                            size_t count)
+void reference_axpby(struct device *dev, struct view y, float b, float a, struct view x,
+                     size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, (double)b * get(y, i) + (double)a * get(x, i));
 }
 
-static void reference_scale(struct device *dev, struct view y, float a, size_t count)
+void reference_scale(struct device *dev, struct view y, float a, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
@@ -74,9 +73,8 @@ static size_t weight_at(const struct linear *p, int o, int i)
                                       : (size_t)i * (size_t)p->out + (size_t)o;
 }
 
-static void reference_linear_forward(struct device *dev, const struct linear *p, struct view y,
-                                     struct view x, struct view w, struct view bias,
-                                     struct view residual)
+void reference_linear_forward(struct device *dev, const struct linear *p, struct view y,
+                              struct view x, struct view w, struct view bias, struct view residual)
 {
     (void)dev;
     for (int r = 0; r < p->rows; r++) {
@@ -90,8 +88,8 @@ static void reference_linear_forward(struct device *dev, const struct linear *p,
     }
 }
 
-static void reference_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
-                                        struct view dy, struct view w, bool add)
+void reference_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
+                                 struct view dy, struct view w, bool add)
 {
     (void)dev;
     for (int r = 0; r < p->rows; r++) {
@@ -104,8 +102,8 @@ static void reference_linear_backward_x(struct device *dev, const struct linear 
     }
 }
 
-static void reference_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
-                                        struct view dbias, struct view dy, struct view x)
+void reference_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
+                                 struct view dbias, struct view dy, struct view x)
 {
     (void)dev;
     for (int o = 0; o < p->out; o++) {
@@ -177,33 +175,33 @@ static void norm_backward(const struct norm *p, struct view dx, struct view dgai
     }
 }
 
-static void reference_layernorm_forward(struct device *dev, const struct norm *p, struct view y,
-                                        struct view x, struct view gain, struct view bias,
-                                        struct view stats)
+void reference_layernorm_forward(struct device *dev, const struct norm *p, struct view y,
+                                 struct view x, struct view gain, struct view bias,
+                                 struct view stats)
 {
     (void)dev;
     norm_forward(p, y, x, gain, bias, stats, true);
 }
 
-static void reference_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                                         struct view dgain, struct view dbias, struct view dy,
-                                         struct view x, struct view gain, struct view stats,
-                                         struct view from)
+void reference_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                                  struct view dgain, struct view dbias, struct view dy,
+                                  struct view x, struct view gain, struct view stats,
+                                  struct view from)
 {
     (void)dev;
     norm_backward(p, dx, dgain, dbias, dy, x, gain, stats, true, from);
 }
 
-static void reference_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
-                                      struct view x, struct view gain, struct view stats)
+void reference_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
+                               struct view x, struct view gain, struct view stats)
 {
     (void)dev;
     norm_forward(p, y, x, gain, view_none, stats, false);
 }
 
-static void reference_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                                       struct view dgain, struct view dy, struct view x,
-                                       struct view gain, struct view stats, struct view from)
+void reference_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                                struct view dgain, struct view dy, struct view x, struct view gain,
+                                struct view stats, struct view from)
 {
     (void)dev;
     norm_backward(p, dx, dgain, view_none, dy, x, gain, stats, false, from);
@@ -222,8 +220,8 @@ static double gelu_weight(enum gelu_kind kind, double x, double *slope)
     return (1 + tanh_u) / 2;
 }
 
-static void reference_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y,
-                                   struct view x, size_t count)
+void reference_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
+                            size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -232,8 +230,8 @@ static void reference_gelu_forward(struct device *dev, enum gelu_kind kind, stru
     }
 }
 
-static void reference_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx,
-                                    struct view dy, struct view x, size_t count)
+void reference_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx,
+                             struct view dy, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -247,17 +245,16 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-static void reference_swiglu_forward(struct device *dev, struct view y, struct view gate,
-                                     struct view up, size_t count)
+void reference_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
+                              size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, get(gate, i) * sigmoid(get(gate, i)) * get(up, i));
 }
 
-static void reference_swiglu_backward(struct device *dev, struct view dgate, struct view dup,
-                                      struct view dy, struct view gate, struct view up,
-                                      size_t count)
+void reference_swiglu_backward(struct device *dev, struct view dgate, struct view dup,
+                               struct view dy, struct view gate, struct view up, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -285,8 +282,7 @@ static void adamw_stretch(const struct adamw *p, const struct stretch *s)
     }
 }
 
-static void reference_adamw(struct device *dev, const struct adamw *p, const struct stretch *s,
-                            int n)
+void reference_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
 {
     (void)dev;
     for (int k = 0; k < n; k++)
@@ -312,16 +308,15 @@ static void sgd_stretch(const struct sgd *p, const struct stretch *s)
     }
 }
 
-static void reference_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
+void reference_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
 {
     (void)dev;
     for (int k = 0; k < n; k++)
         sgd_stretch(p, &s[k]);
 }
 
-static void reference_co2(struct device *dev, const struct co2_step *p, struct view x,
-                          struct view now, struct view m, struct view sent, struct view d,
-                          size_t count)
+void reference_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
+                   struct view m, struct view sent, struct view d, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -344,5 +339,8 @@ const struct ops ops_reference = {
     .release = host_release,
     .write = host_write,
     .read = host_read,
-    OPS_COMPUTE(reference),
+    .sum_squares = reference_sum_squares,
+#define OP(op, ...) .op = reference_##op,
+#define OPTIONAL_OP(op, ...)
+#include "tensor/op_list.h"
 };
