@@ -95,7 +95,7 @@ static struct side side_of(const struct conv *p, int size, int first)
 struct class
 {
     struct windows windows;
-    struct turned weight;
+    struct turned_weight weight;
 };
 
 /* Whether windows met the pixels at (first_y, first_x) and every stride; if so, their product. */
@@ -118,7 +118,7 @@ static bool class_init(struct class *c, struct row_product *product, const struc
                                   .top = y.before,
                                   .left = x.before};
     c->weight =
-        (struct turned){w, p->in, p->out, p->kernel, y.taps, x.taps, y.tap, x.tap, p->stride};
+        (struct turned_weight){w, p->in, p->out, p->kernel, y.taps, x.taps, y.tap, x.tap, p->stride};
     *product = (struct row_product){.m = windows_count(p, &c->windows),
                                     .n = p->in,
                                     .k = y.taps * x.taps * p->out,

@@ -46,8 +46,8 @@
 
 /* c = a b of one strip each. Meanwhile it asks for the lines of `next`, which are needed behind it
  * and which another core may have. */
-FOR_PARTS void tile(int k, const char *a, const char *b, float *c, size_t ldc, int parts,
-                    const float *next, size_t ld_next)
+FOR_PARTS void amx_tile(int k, const char *a, const char *b, float *c, size_t ldc, int parts,
+                        const float *next, size_t ld_next)
 {
     const int each = (2 * SIDE * DEEP + k - 1) / k; /* lines of `next` that a step asks for */
     int line = 0;
@@ -92,8 +92,8 @@ FOR_PARTS void tile(int k, const char *a, const char *b, float *c, size_t ldc, i
     _tile_stored(3, c + 16 * ldc + 16, ldc * sizeof *c);
 }
 
-static void merge(float *c, size_t ldc, const float *sum, const float *from, size_t ld_from,
-                  const float *bias, int rows, int columns)
+static void amx_merge_edge(float *c, size_t ldc, const float *sum, const float *from,
+                           size_t ld_from, const float *bias, int rows, int columns)
 {
     for (int i = 0; i < rows; i++, c += ldc, sum += SIDE) {
         for (int j = 0; j < columns; j++) {
@@ -103,7 +103,7 @@ static void merge(float *c, size_t ldc, const float *sum, const float *from, siz
     }
 }
 
-static inline void put(float *c, __m512 x, bool send)
+static inline void put_vector(float *c, __m512 x, bool send)
 {
     if (send)
         _mm512_stream_ps(c, x);
@@ -111,9 +111,9 @@ static inline void put(float *c, __m512 x, bool send)
         _mm512_storeu_ps(c, x);
 }
 
-/* As `merge`, of a whole tile. */
-FOR_PARTS void merge_whole(float *c, size_t ldc, const float *sum, const float *from,
-                           size_t ld_from, const float *bias, bool send)
+/* As `amx_merge_edge`, of a whole tile. */
+FOR_PARTS void amx_merge_whole(float *c, size_t ldc, const float *sum, const float *from,
+                               size_t ld_from, const float *bias, bool send)
 {
     for (int i = 0; i < SIDE; i++, c += ldc, sum += SIDE) {
         for (int j = 0; j < SIDE; j += 16) {
@@ -122,22 +122,22 @@ FOR_PARTS void merge_whole(float *c, size_t ldc, const float *sum, const float *
                 x = _mm512_add_ps(x, _mm512_loadu_ps(from + (size_t)i * ld_from + j));
             if (bias)
                 x = _mm512_add_ps(x, _mm512_loadu_ps(bias + j));
-            put(c + j, x, send);
+            put_vector(c + j, x, send);
         }
     }
 }
 
 /* How the eight registers are shaped: 16 rows of 64 bytes each. */
-struct shape {
+struct amx_shape {
     uint8_t palette, start, reserved[14];
     uint16_t bytes[16];
     uint8_t rows[16];
 };
 
-FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                     const float *from, size_t ld_from, const float *bias, int parts, bool send)
+FOR_PARTS void amx_block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                         const float *from, size_t ld_from, const float *bias, int parts, bool send)
 {
-    struct shape shape = {.palette = 1};
+    struct amx_shape shape = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         shape.bytes[i] = 64;
         shape.rows[i] = 16;
@@ -158,15 +158,15 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
             int rows = m - i < SIDE ? m - i : SIDE;
             const bool whole = rows == SIDE && columns == SIDE;
             if (!from && !bias && whole && !send) {
-                tile(k, a_at, b_at, to, ldc, parts, to, ldc);
+                amx_tile(k, a_at, b_at, to, ldc, parts, to, ldc);
                 continue;
             }
             const float *next = base ? base : send ? sum : to; /* `sum`: here already */
-            tile(k, a_at, b_at, sum, SIDE, parts, next, base ? ld_from : send ? SIDE : ldc);
+            amx_tile(k, a_at, b_at, sum, SIDE, parts, next, base ? ld_from : send ? SIDE : ldc);
             if (whole)
-                merge_whole(to, ldc, sum, base, ld_from, bias_at, send);
+                amx_merge_whole(to, ldc, sum, base, ld_from, bias_at, send);
             else
-                merge(to, ldc, sum, base, ld_from, bias_at, rows, columns);
+                amx_merge_edge(to, ldc, sum, base, ld_from, bias_at, rows, columns);
         }
     }
     _tile_release();
@@ -178,22 +178,22 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
 #define TABLE(name, parts, from_half)                                                              \
     static void name##_pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned)  \
     {                                                                                              \
-        pack(strip, x, ld, n, k, turned, parts, false);                                            \
+        amx_pack(strip, x, ld, n, k, turned, parts, false);                                        \
     }                                                                                              \
     static void name##_pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned)  \
     {                                                                                              \
-        pack(strip, x, ld, n, k, turned, parts, true);                                             \
+        amx_pack(strip, x, ld, n, k, turned, parts, true);                                         \
     }                                                                                              \
     static void name##_block(int m, int n, int k, const float *a, const float *b, float *c,        \
                              size_t ldc, const float *from, size_t ld_from, const float *bias)     \
     {                                                                                              \
-        block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts, false);                           \
+        amx_block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts, false);                       \
     }                                                                                              \
     static void name##_send_block(int m, int n, int k, const float *a, const float *b, float *c,   \
                                   size_t ldc, const float *from, size_t ld_from,                   \
                                   const float *bias)                                               \
     {                                                                                              \
-        block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts, at_lines(c, ldc));                \
+        amx_block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts, at_lines(c, ldc));            \
     }                                                                                              \
     static void name##_split(uint16_t *to, const float *x, size_t n)                               \
     {                                                                                              \
@@ -202,11 +202,11 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
     static void name##_pack_a_split(float *strip, const uint16_t *const *rows, size_t at, int n,   \
                                     int k)                                                         \
     {                                                                                              \
-        pack_a_split(strip, rows, at, n, k, parts);                                                \
+        amx_pack_a_split(strip, rows, at, n, k, parts);                                            \
     }                                                                                              \
     static void name##_pack_b_split(float *strip, const uint16_t *const *rows, size_t at, int k)   \
     {                                                                                              \
-        pack_b_split(strip, rows, at, k, parts);                                                   \
+        amx_pack_b_split(strip, rows, at, k, parts);                                               \
     }                                                                                              \
     const struct gemm_kernels name = {                                                             \
         .rows = SIDE,                                                                              \
@@ -226,7 +226,7 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
     }
 
 TABLE(gemm_amx, WHOLE, NULL);
-TABLE(gemm_amx_half, 1, pack_b_half);
+TABLE(gemm_amx_half, 1, amx_pack_b_half);
 
 #else
 typedef int amx_absent; /* not for this machine */

@@ -33,7 +33,7 @@ FOR_PARTS int next_pair(int parts)
 }
 
 /* Words j and 16 + j of a line side by side. */
-static inline __m512i interleaved(__m512i line)
+static inline __m512i interleave_words(__m512i line)
 {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -97,7 +97,7 @@ FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
                 split_pair(to + half * 1024, l, r, PART);
             else
                 _mm512_storeu_si512(to + half * 1024,
-                                    interleaved((__m512i)_mm512_cvtne2ps_pbh(r, l)));
+                                    interleave_words((__m512i)_mm512_cvtne2ps_pbh(r, l)));
         }
     }
 }
@@ -154,7 +154,7 @@ static void transpose_square(float *y, const float *x, size_t ldx)
 
 /* Asks the second cache for what step l + AHEAD of a strip is packed from, and at first for what
  * comes before it: rows often lie pages apart, where no processor guesses the next. */
-static inline void fetch(const float *x, size_t ld, int n, int k, int l, bool turned)
+static inline void fetch_strip(const float *x, size_t ld, int n, int k, int l, bool turned)
 {
     for (int at = l ? l + AHEAD : 0; at <= l + AHEAD && at < k; at += DEEP) {
         const int deep = k - at < DEEP ? k - at : DEEP;
@@ -170,8 +170,8 @@ static inline void fetch(const float *x, size_t ld, int n, int k, int l, bool tu
 
 /* Element (i, l) of the step at x[i*ld + l], or x[l*ld + i] when not `turned`, as rows of `whole`:
  * zero beyond n and k. Returns where they are, which is x itself when nothing has to be moved. */
-static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows,
-                           int columns)
+static const float *whole_square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows,
+                                 int columns)
 {
     if (rows == SIDE && columns == SIDE)
         return x;
@@ -183,17 +183,17 @@ static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld,
 }
 
 /* Rows of a or, on the `right`, columns of b. */
-FOR_PARTS void pack(float *strip, const float *x, size_t ld, int n, int k, bool turned, int parts,
-                    bool right)
+FOR_PARTS void amx_pack(float *strip, const float *x, size_t ld, int n, int k, bool turned,
+                        int parts, bool right)
 {
     char *to = (char *)strip;
     float whole[SIDE * SIDE], across[SIDE * SIDE];
     for (int l = 0; l < k; l += DEEP, to += parts * PART) {
         const int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
-        fetch(x, ld, n, k, l, turned);
-        const float *from = turned ? square(whole, x + l, &stride, n, deep)
-                                   : square(whole, x + (size_t)l * ld, &stride, deep, n);
+        fetch_strip(x, ld, n, k, l, turned);
+        const float *from = turned ? whole_square(whole, x + l, &stride, n, deep)
+                                   : whole_square(whole, x + (size_t)l * ld, &stride, deep, n);
         if (turned == right) {
             transpose_square(across, from, stride);
             from = across, stride = SIDE;
@@ -205,9 +205,9 @@ FOR_PARTS void pack(float *strip, const float *x, size_t ld, int n, int k, bool 
     }
 }
 
-/* As `square`, of bf16. */
-static const uint16_t *square_half(uint16_t whole[SIDE * SIDE], const uint16_t *x, size_t *ld,
-                                   int rows, int columns)
+/* As `whole_square`, of bf16. */
+static const uint16_t *whole_square_half(uint16_t whole[SIDE * SIDE], const uint16_t *x, size_t *ld,
+                                         int rows, int columns)
 {
     if (rows == SIDE && columns == SIDE)
         return x;
@@ -229,11 +229,11 @@ static inline void pair_up(char *to, __m512i even, __m512i odd)
 {
     const __m512i low = _mm512_shuffle_i64x2(even, odd, 0x44); /* 16 words of each */
     const __m512i high = _mm512_shuffle_i64x2(even, odd, 0xee);
-    _mm512_store_si512(to, interleaved(low));
-    _mm512_store_si512(to + 1024, interleaved(high));
+    _mm512_store_si512(to, interleave_words(low));
+    _mm512_store_si512(to + 1024, interleave_words(high));
 }
 
-static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned)
+static void amx_pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned)
 {
     char *to = (char *)strip;
     uint16_t whole[SIDE * SIDE] __attribute__((aligned(64)));
@@ -241,12 +241,12 @@ static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k
         int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
         if (turned) { /* pairs lie side by side already: words change places */
-            const uint16_t *from = square_half(whole, x + l, &stride, n, deep);
+            const uint16_t *from = whole_square_half(whole, x + l, &stride, n, deep);
             for (int half = 0; half < 2; half++)
                 transpose_words(to + half * 1024, from + (size_t)half * 16 * stride, stride);
             continue;
         }
-        const uint16_t *from = square_half(whole, x + (size_t)l * ld, &stride, deep, n);
+        const uint16_t *from = whole_square_half(whole, x + (size_t)l * ld, &stride, deep, n);
         for (int pair = 0; pair < DEEP / 2; pair++, from += 2 * stride)
             pair_up(to + pair * 64, line_at(from, 0), line_at(from, stride));
     }
@@ -259,8 +259,8 @@ FOR_PARTS void split_row(uint16_t *to, const float *x, size_t n, int parts)
         split_line((char *)to, x + at, parts, 2 * DEEP);
 }
 
-FOR_PARTS void pack_a_split(float *strip, const uint16_t *const *rows, size_t at, int n, int k,
-                            int parts)
+FOR_PARTS void amx_pack_a_split(float *strip, const uint16_t *const *rows, size_t at, int n, int k,
+                                int parts)
 {
     char *to = (char *)strip;
     for (int l = 0; l < k; l += DEEP, at += (size_t)(parts * DEEP), to += parts * PART) {
@@ -271,7 +271,8 @@ FOR_PARTS void pack_a_split(float *strip, const uint16_t *const *rows, size_t at
     }
 }
 
-FOR_PARTS void pack_b_split(float *strip, const uint16_t *const *rows, size_t at, int k, int parts)
+FOR_PARTS void amx_pack_b_split(float *strip, const uint16_t *const *rows, size_t at, int k,
+                                int parts)
 {
     char *to = (char *)strip;
     for (int l = 0; l < k; l += DEEP, to += parts * PART) {

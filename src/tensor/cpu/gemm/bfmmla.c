@@ -16,8 +16,8 @@ enum { ROWS = 8, COLUMNS = 8, DEEP = 4 }; /* 16 of 32 registers hold c */
 /* Sums of rows 2i and 2i + 1, columns 2j and 2j + 1, as the instruction leaves them. */
 typedef float32x4_t sums[ROWS / 2][COLUMNS / 2];
 
-static inline __attribute__((always_inline)) void multiply(int k, const bfloat16_t *a,
-                                                           const bfloat16_t *b, sums c)
+static inline __attribute__((always_inline)) void bfmmla_multiply(int k, const bfloat16_t *a,
+                                                                  const bfloat16_t *b, sums c)
 {
     for (int i = 0; i < ROWS / 2; i++)
         for (int j = 0; j < COLUMNS / 2; j++)
@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void multiply(int k, const bfloat16
 }
 
 /* Row i of the sums. */
-static inline float32x4_t line(sums c, int i, int j)
+static inline float32x4_t bfmmla_row(sums c, int i, int j)
 {
     const float64x2_t left = vreinterpretq_f64_f32(c[i / 2][j / 2]);
     const float64x2_t right = vreinterpretq_f64_f32(c[i / 2][j / 2 + 1]);
@@ -44,15 +44,15 @@ static inline float32x4_t line(sums c, int i, int j)
 }
 
 /* c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
-static void tile(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size_t ldc,
-                 const float *from, size_t ld_from, const float *bias)
+static void bfmmla_tile(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size_t ldc,
+                        const float *from, size_t ld_from, const float *bias)
 {
     sums sum;
-    multiply(k, a, b, sum);
+    bfmmla_multiply(k, a, b, sum);
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS; i++) {
         for (int j = 0; j < COLUMNS; j += 4) {
-            float32x4_t x = line(sum, i, j);
+            float32x4_t x = bfmmla_row(sum, i, j);
             if (from)
                 x = vaddq_f32(x, vld1q_f32(from + (size_t)i * ld_from + j));
             if (bias)
@@ -63,11 +63,11 @@ static void tile(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size
 }
 
 /* A tile at the edge: all of it is computed, what lies in c is kept. */
-static void edge(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size_t ldc,
-                 const float *from, size_t ld_from, const float *bias, int rows, int columns)
+static void bfmmla_edge(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size_t ldc,
+                        const float *from, size_t ld_from, const float *bias, int rows, int columns)
 {
     float whole[ROWS * COLUMNS];
-    tile(k, a, b, whole, COLUMNS, NULL, 0, NULL);
+    bfmmla_tile(k, a, b, whole, COLUMNS, NULL, 0, NULL);
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < columns; j++) {
             float x = whole[i * COLUMNS + j];
@@ -77,8 +77,8 @@ static void edge(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size
     }
 }
 
-static void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                  const float *from, size_t ld_from, const float *bias)
+static void bfmmla_block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                         const float *from, size_t ld_from, const float *bias)
 {
     const size_t deep = (size_t)((k + DEEP - 1) / DEEP * DEEP);
     const bfloat16_t *b_at = (const bfloat16_t *)(const void *)b;
@@ -90,15 +90,15 @@ static void block(int m, int n, int k, const float *a, const float *b, float *c,
             const float *from_at = from ? from + (size_t)i * ld_from + j : NULL;
             const int rows = m - i < ROWS ? m - i : ROWS;
             if (rows == ROWS && columns == COLUMNS)
-                tile(k, a_at, b_at, to, ldc, from_at, ld_from, bias ? bias + j : NULL);
+                bfmmla_tile(k, a_at, b_at, to, ldc, from_at, ld_from, bias ? bias + j : NULL);
             else
-                edge(k, a_at, b_at, to, ldc, from_at, ld_from, bias ? bias + j : NULL, rows,
-                     columns);
+                bfmmla_edge(k, a_at, b_at, to, ldc, from_at, ld_from, bias ? bias + j : NULL, rows,
+                            columns);
         }
     }
 }
 
-static inline uint16x4_t rounded(float32x4_t x)
+static inline uint16x4_t round_four(float32x4_t x)
 {
     return vreinterpret_u16_bf16(vcvt_bf16_f32(x));
 }
@@ -127,9 +127,9 @@ static inline void store_across(uint16_t *to, const uint16x4_t deep[4])
 
 /* A strip of `width` rows (columns of b), from fp32 or, where x is NULL, from bf16; element (i, l)
  * is at [i*ld + l] when `turned`, else at [l*ld + i]; zero beyond n and k. */
-static inline __attribute__((always_inline)) void pack(float *strip, const float *x,
-                                                       const uint16_t *half, size_t ld, int n,
-                                                       int k, bool turned, int width)
+static inline __attribute__((always_inline)) void bfmmla_pack(float *strip, const float *x,
+                                                              const uint16_t *half, size_t ld,
+                                                              int n, int k, bool turned, int width)
 {
     uint16_t *to = (uint16_t *)(void *)strip;
     for (int l = 0; l < k; l += DEEP) {
@@ -142,7 +142,7 @@ static inline __attribute__((always_inline)) void pack(float *strip, const float
                 float some[4] = {0};
                 uint16_t words[4] = {0};
                 if (outer >= 4 && inner >= 4) {
-                    four[o] = x ? rounded(vld1q_f32(x + here)) : vld1_u16(half + here);
+                    four[o] = x ? round_four(vld1q_f32(x + here)) : vld1_u16(half + here);
                     continue;
                 }
                 for (int e = 0; o < outer && e < 4 && e < inner; e++) {
@@ -151,7 +151,7 @@ static inline __attribute__((always_inline)) void pack(float *strip, const float
                     else
                         words[e] = half[here + (size_t)e];
                 }
-                four[o] = x ? rounded(vld1q_f32(some)) : vld1_u16(words);
+                four[o] = x ? round_four(vld1q_f32(some)) : vld1_u16(words);
             }
             if (turned)
                 store_turned(to, four);
@@ -161,28 +161,29 @@ static inline __attribute__((always_inline)) void pack(float *strip, const float
     }
 }
 
-static void pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned)
+static void bfmmla_pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned)
 {
     if (turned)
-        pack(strip, x, NULL, ld, n, k, true, ROWS);
+        bfmmla_pack(strip, x, NULL, ld, n, k, true, ROWS);
     else
-        pack(strip, x, NULL, ld, n, k, false, ROWS);
+        bfmmla_pack(strip, x, NULL, ld, n, k, false, ROWS);
 }
 
-static void pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned)
+static void bfmmla_pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned)
 {
     if (turned)
-        pack(strip, x, NULL, ld, n, k, true, COLUMNS);
+        bfmmla_pack(strip, x, NULL, ld, n, k, true, COLUMNS);
     else
-        pack(strip, x, NULL, ld, n, k, false, COLUMNS);
+        bfmmla_pack(strip, x, NULL, ld, n, k, false, COLUMNS);
 }
 
-static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned)
+static void bfmmla_pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k,
+                               bool turned)
 {
     if (turned)
-        pack(strip, NULL, x, ld, n, k, true, COLUMNS);
+        bfmmla_pack(strip, NULL, x, ld, n, k, true, COLUMNS);
     else
-        pack(strip, NULL, x, ld, n, k, false, COLUMNS);
+        bfmmla_pack(strip, NULL, x, ld, n, k, false, COLUMNS);
 }
 
 const struct gemm_kernels gemm_bfmmla = {
@@ -192,10 +193,10 @@ const struct gemm_kernels gemm_bfmmla = {
     .tile_columns = 256,
     .depth = DEEP,
     .halves = 1,
-    .pack_a = pack_a,
-    .pack_b = pack_b,
-    .pack_b_half = pack_b_half,
-    .block = block,
+    .pack_a = bfmmla_pack_a,
+    .pack_b = bfmmla_pack_b,
+    .pack_b_half = bfmmla_pack_b_half,
+    .block = bfmmla_block,
 };
 
 #else

@@ -62,7 +62,7 @@ static void gather_windows(const struct kernels *k, const struct windows *s, flo
 }
 
 /* Where row `row` begins. */
-static size_t turned_at(const struct turned *s, size_t row)
+static size_t turned_at(const struct turned_weight *s, size_t row)
 {
     const size_t o = row % (size_t)s->out, kernel = (size_t)s->kernel;
     const int tap = (int)(row / (size_t)s->out), u = tap / s->taps_x, v = tap % s->taps_x;
@@ -71,8 +71,8 @@ static size_t turned_at(const struct turned *s, size_t row)
     return ((o * kernel + ky) * kernel + kx) * (size_t)s->in;
 }
 
-static void gather_turned(const struct kernels *k, const struct turned *s, float *to, size_t ld,
-                          size_t row, int rows, int column, int columns)
+static void gather_turned(const struct kernels *k, const struct turned_weight *s, float *to,
+                          size_t ld, size_t row, int rows, int column, int columns)
 {
     for (int r = 0; r < rows; r++, to += ld) {
         const size_t at = turned_at(s, row + (size_t)r) + (size_t)column;
@@ -80,8 +80,8 @@ static void gather_turned(const struct kernels *k, const struct turned *s, float
     }
 }
 
-static void gather(const struct packer *p, float *to, size_t ld, size_t row, int rows, int column,
-                   int columns)
+static void gather_rows(const struct strip_packer *p, float *to, size_t ld, size_t row, int rows,
+                        int column, int columns)
 {
     if (p->m.windows)
         gather_windows(p->k, p->m.windows, to, ld, row, rows, column, columns);
@@ -90,7 +90,7 @@ static void gather(const struct packer *p, float *to, size_t ld, size_t row, int
 }
 
 /* An fp32 matrix as it lies in memory, or NULL. */
-static const float *plain(struct gathered m)
+static const float *plain_matrix(struct gathered_matrix m)
 {
     const struct windows *s = m.windows;
     const bool dense = s && s->kernel_h == 1 && s->kernel_w == 1 && s->stride == 1 &&
@@ -98,13 +98,13 @@ static const float *plain(struct gathered m)
     return dense && s->from.type == DTYPE_F32 ? s->from.data : NULL;
 }
 
-static int width_of(const struct packer *p)
+static int width_of(const struct strip_packer *p)
 {
     return p->side == SIDE_LEFT ? p->f->rows : p->f->columns;
 }
 
-static void pack(const struct packer *p, float *strip, const float *x, size_t ld, int n, int k,
-                 bool turned)
+static void pack_gathered(const struct strip_packer *p, float *strip, const float *x, size_t ld,
+                          int n, int k, bool turned)
 {
     (p->side == SIDE_LEFT ? p->f->pack_a : p->f->pack_b)(strip, x, ld, n, k, turned);
 }
@@ -142,7 +142,7 @@ size_t cpu_split_room(const struct gemm_kernels *f, const struct windows *s, siz
     return count * (size_t)f->halves / 2;
 }
 
-void cpu_split(struct packer *p, size_t row, size_t rows, float *room)
+void cpu_split(struct strip_packer *p, size_t row, size_t rows, float *room)
 {
     const struct windows *s = p->m.windows;
     size_t end;
@@ -167,12 +167,12 @@ void cpu_split(struct packer *p, size_t row, size_t rows, float *room)
 }
 
 /* Where the first tap of a window lies in the split lines, were it there, and in its image. */
-struct spot {
+struct window_spot {
     ptrdiff_t at; /* words */
     int y, x;
 };
 
-static void find_spots(const struct packer *p, struct spot *out, size_t row, int rows)
+static void find_spots(const struct strip_packer *p, struct window_spot *out, size_t row, int rows)
 {
     const struct windows *s = p->m.windows;
     const ptrdiff_t words = (ptrdiff_t)s->channels * p->f->halves;
@@ -192,8 +192,8 @@ static void find_spots(const struct packer *p, struct spot *out, size_t row, int
 }
 
 /* Pixel (ky, kx) of each window, NULL outside of its image. */
-static void find_pixels(const struct packer *p, const struct spot *spot, int rows, int tap,
-                        const uint16_t **out)
+static void find_pixels(const struct strip_packer *p, const struct window_spot *spot, int rows,
+                        int tap, const uint16_t **out)
 {
     const struct windows *s = p->m.windows;
     const int ky = tap / s->kernel_w, kx = tap % s->kernel_w;
@@ -205,10 +205,11 @@ static void find_pixels(const struct packer *p, const struct spot *spot, int row
     }
 }
 
-static void pack_rows_split(const struct packer *p, float *strip, size_t row, int n, int l, int k)
+static void pack_rows_split(const struct strip_packer *p, float *strip, size_t row, int n, int l,
+                            int k)
 {
     const int channels = p->m.windows->channels;
-    struct spot spot[WIDEST];
+    struct window_spot spot[WIDEST];
     const uint16_t *pixel[WIDEST];
     find_spots(p, spot, row, n);
     for (int at = 0; at < k;) {
@@ -221,11 +222,11 @@ static void pack_rows_split(const struct packer *p, float *strip, size_t row, in
     }
 }
 
-static void pack_depth_split(const struct packer *p, float *strips, int depth, size_t l, int k,
-                             int column, int n)
+static void pack_depth_split(const struct strip_packer *p, float *strips, int depth, size_t l,
+                             int k, int column, int n)
 {
     const int channels = p->m.windows->channels;
-    struct spot spot[PACK_DEPTH];
+    struct window_spot spot[PACK_DEPTH];
     const uint16_t *pixel[PACK_DEPTH];
     find_spots(p, spot, l, k);
     for (int j = 0; j < n; j += TOGETHER) {
@@ -237,30 +238,31 @@ static void pack_depth_split(const struct packer *p, float *strips, int depth, s
     }
 }
 
-void cpu_pack_rows(const struct packer *p, float *strip, size_t row, int n, int l, int k)
+void cpu_pack_rows(const struct strip_packer *p, float *strip, size_t row, int n, int l, int k)
 {
     float block[WIDEST * STEP] __attribute__((aligned(64)));
-    const float *matrix = plain(p->m);
+    const float *matrix = plain_matrix(p->m);
     if (p->lines && p->side == SIDE_LEFT) {
         pack_rows_split(p, strip, row, n, l, k);
         return;
     }
     if (matrix) {
         const size_t ld = (size_t)p->m.windows->channels;
-        pack(p, strip, matrix + row * ld + (size_t)l, ld, n, k, true);
+        pack_gathered(p, strip, matrix + row * ld + (size_t)l, ld, n, k, true);
         return;
     }
     for (int at = 0; at < k; at += STEP) {
         const int deep = min_int(STEP, k - at);
-        gather(p, block, STEP, row, n, l + at, deep);
-        pack(p, strip + strip_size(p->f, width_of(p), at), block, STEP, n, deep, true);
+        gather_rows(p, block, STEP, row, n, l + at, deep);
+        pack_gathered(p, strip + strip_size(p->f, width_of(p), at), block, STEP, n, deep, true);
     }
 }
 
 /* Rows [l, l + rows) of the weight as they lie in memory, or NULL. */
-static const float *plain_turned(const struct packer *p, size_t l, int rows, int column, size_t *ld)
+static const float *plain_turned(const struct strip_packer *p, size_t l, int rows, int column,
+                                 size_t *ld)
 {
-    const struct turned *s = p->m.turned;
+    const struct turned_weight *s = p->m.turned;
     const size_t out = s ? (size_t)s->out : 1;
     if (!s || s->from.type != DTYPE_F32 || l / out != (l + (size_t)rows - 1) / out)
         return NULL;
@@ -268,12 +270,12 @@ static const float *plain_turned(const struct packer *p, size_t l, int rows, int
     return (const float *)s->from.data + turned_at(s, l) + (size_t)column;
 }
 
-void cpu_pack_depth(const struct packer *p, float *strips, int depth, size_t l, int k, int column,
-                    int n)
+void cpu_pack_depth(const struct strip_packer *p, float *strips, int depth, size_t l, int k,
+                    int column, int n)
 {
     float block[WIDEST * STEP] __attribute__((aligned(64)));
     const int width = width_of(p), step = STEP / width * width; /* whole strips */
-    const float *matrix = plain(p->m);
+    const float *matrix = plain_matrix(p->m);
     if (p->lines && p->side == SIDE_RIGHT) {
         pack_depth_split(p, strips, depth, l, k, column, n);
         return;
@@ -287,10 +289,11 @@ void cpu_pack_depth(const struct packer *p, float *strips, int depth, size_t l, 
             const float *x =
                 matrix ? matrix + row * ld + first : plain_turned(p, row, deep, column + j, &ld);
             if (!x)
-                gather(p, block, STEP, row, deep, column + j, columns);
+                gather_rows(p, block, STEP, row, deep, column + j, columns);
             for (int i = 0; i < columns; i += width)
-                pack(p, strips + strip_size(p->f, j + i, depth) + strip_size(p->f, width, at),
-                     (x ? x : block) + i, ld, min_int(width, columns - i), deep, false);
+                pack_gathered(p,
+                              strips + strip_size(p->f, j + i, depth) + strip_size(p->f, width, at),
+                              (x ? x : block) + i, ld, min_int(width, columns - i), deep, false);
         }
     }
 }

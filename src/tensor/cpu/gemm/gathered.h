@@ -18,16 +18,16 @@ struct windows {
 
 /* The weight (out, kernel, kernel, in) of some taps, as what a gradient is multiplied by: row (u,
  * v, o), column i: tap (first_y + step (taps_y - 1 - u), first_x + step (taps_x - 1 - v)). */
-struct turned {
+struct turned_weight {
     struct view from;
     int in, out, kernel;
     int taps_y, taps_x, first_y, first_x, step;
 };
 
 /* One of them. */
-struct gathered {
+struct gathered_matrix {
     const struct windows *windows;
-    const struct turned *turned;
+    const struct turned_weight *turned;
 };
 
 /* The left operand of a product is packed into strips of rows, the right one into strips of
@@ -35,11 +35,11 @@ struct gathered {
 enum operand_side { SIDE_LEFT, SIDE_RIGHT };
 
 /* A matrix as a thread packs it. */
-struct packer {
+struct strip_packer {
     const struct kernels *k;
     const struct gemm_kernels *f;
     enum operand_side side;
-    struct gathered m;
+    struct gathered_matrix m;
     const uint16_t *lines; /* lines of the images as the kernels split them, from `first` on */
     size_t first;
 };
@@ -50,14 +50,14 @@ bool cpu_splits(const struct gemm_kernels *f, const struct windows *s);
 size_t cpu_split_room(const struct gemm_kernels *f, const struct windows *s, size_t row,
                       size_t rows);
 /* Splits them, before they are packed. */
-void cpu_split(struct packer *p, size_t row, size_t rows, float *room);
+void cpu_split(struct strip_packer *p, size_t row, size_t rows, float *room);
 
 /* Rows [row, row + n) and columns [l, l + k) as one strip: n is its width, k its depth. */
-void cpu_pack_rows(const struct packer *p, float *strip, size_t row, int n, int l, int k);
+void cpu_pack_rows(const struct strip_packer *p, float *strip, size_t row, int n, int l, int k);
 /* Rows [l, l + k) and columns [column, column + n) as strips side by side: n is their width, k,
  * which is at most PACK_DEPTH, a part of their depth. */
 enum { PACK_DEPTH = 256 };
-void cpu_pack_depth(const struct packer *p, float *strips, int depth, size_t l, int k, int column,
-                    int n);
+void cpu_pack_depth(const struct strip_packer *p, float *strips, int depth, size_t l, int k,
+                    int column, int n);
 
 #endif

@@ -22,7 +22,7 @@ enum { THIN = 4 }; /* fewer rows than this: packing b would cost more than the p
 /* Runs on every thread of a small team. */
 static void multiply_part(const struct gemm_plan *plan, int index)
 {
-    const struct part p = part_of(plan, index);
+    const struct gemm_part p = part_of(plan, index);
 #pragma omp for schedule(static)
     for (int strip = 0; strip < part_strips(&p); strip++)
         part_pack(&p, strip);
@@ -32,7 +32,8 @@ static void multiply_part(const struct gemm_plan *plan, int index)
 }
 
 /* c = bias + residual, ready for products to be added. The residual may be c. */
-static void start_rows(const struct gemm *g, const struct kernels *k, int i, int m, int j, int n)
+static void start_result_rows(const struct gemm *g, const struct kernels *k, int i, int m, int j,
+                              int n)
 {
     size_t bytes = (size_t)n * sizeof(float);
     for (int r = i; r < i + m; r++) {
@@ -57,7 +58,7 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
     for (int j = 0; j < g->n; j += STRIP) {
         int n = min_int(STRIP, g->n - j);
         if (start)
-            start_rows(g, k, 0, g->m, j, n);
+            start_result_rows(g, k, 0, g->m, j, n);
         if (g->c_from)
             gemm_widen(k->vector, g, g->c + j, g->ldc, 0, (size_t)j, g->m, n);
         for (int i = 0; i < g->m; i++) {
@@ -75,7 +76,7 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
     }
 }
 
-static inline size_t amount(const struct gemm *g)
+static inline size_t product_work(const struct gemm *g)
 {
     return (size_t)g->m * (size_t)g->n * (size_t)g->k / 16;
 }
@@ -93,7 +94,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
         multiply_thin(dev, g);
         return;
     }
-    const int threads = team(dev, amount(g));
+    const int threads = team(dev, product_work(g));
     struct gemm_plan plan = gemm_plan_of(dev, g->m, g->n, g->k, g->half, g->room, threads);
     plan.g = g;
     if (threads > few_threads(dev)) {
@@ -112,20 +113,20 @@ bool cpu_gemm_takes_both(const struct device *dev)
 }
 
 /* Whether a team packs and multiplies it. */
-static bool is_large(const struct device *dev, const struct gemm *g)
+static bool takes_team(const struct device *dev, const struct gemm *g)
 {
-    return g->m > 0 && g->n > 0 && (g->m >= THIN || g->trans_a) && team(dev, amount(g)) > 1;
+    return g->m > 0 && g->n > 0 && (g->m >= THIN || g->trans_a) && team(dev, product_work(g)) > 1;
 }
 
 void cpu_gemm_both(struct device *dev, const struct gemm *g, const struct gemm *h)
 {
-    if (!cpu_gemm_takes_both(dev) || !is_large(dev, g) || !is_large(dev, h)) {
+    if (!cpu_gemm_takes_both(dev) || !takes_team(dev, g) || !takes_team(dev, h)) {
         cpu_gemm(dev, g);
         cpu_gemm(dev, h);
         return;
     }
     const int threads = dev->threads;
-    const double share = (double)amount(g) / (double)(amount(g) + amount(h));
+    const double share = (double)product_work(g) / (double)(product_work(g) + product_work(h));
     const int wanted = (int)(threads * share + 0.5);
     const int first = wanted < 1 ? 1 : min_int(wanted, threads - 1);
     struct gemm_plan one = gemm_plan_many(dev, g->m, g->n, g->k, g->half, g->room, first);

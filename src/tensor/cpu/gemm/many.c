@@ -13,7 +13,7 @@
 #include <sched.h>
 
 /* What a part is added to comes while its columns are packed. */
-static void fetch_c(const struct part *p)
+static void fetch_c(const struct gemm_part *p)
 {
     const struct gemm *g = p->plan->g;
     for (int r = 0; g->c_from && p->l == 0 && r < p->m; r++)
@@ -22,39 +22,40 @@ static void fetch_c(const struct part *p)
 
 /* One part of the result, of all slices: `added` is twice the slices that are in it, and one more
  * while somebody adds the next. */
-struct spot {
+struct result_spot {
     const struct gemm_plan *plan;
     int block, j;
     atomic_int *added, *left; /* left (abreast): which slice, counted from 1, has left its sums */
     float *sums;              /* (abreast)                                                      */
 };
 
-static struct spot spot_of(const struct gemm_plan *plan, int block, int j)
+static struct result_spot result_spot_of(const struct gemm_plan *plan, int block, int j)
 {
     const size_t at = (size_t)block * (size_t)plan->across + (size_t)j;
     const size_t abreast = (size_t)plan->abreast;
-    return (struct spot){plan,
-                         block,
-                         j,
-                         plan->added + at,
-                         plan->left + at * abreast,
-                         plan->sums + at * abreast * (size_t)plan->rows * (size_t)plan->columns};
+    return (struct result_spot){plan,
+                                block,
+                                j,
+                                plan->added + at,
+                                plan->left + at * abreast,
+                                plan->sums +
+                                    at * abreast * (size_t)plan->rows * (size_t)plan->columns};
 }
 
-static struct part slice_of(const struct spot *p, int slice)
+static struct gemm_part spot_slice(const struct result_spot *p, int slice)
 {
     const struct gemm_plan *plan = p->plan;
     return part_of(plan, (p->j * plan->deep + slice) * plan->down + p->block);
 }
 
-static float *sums_of(const struct spot *p, int slice)
+static float *spot_sums(const struct result_spot *p, int slice)
 {
     const size_t turn = (size_t)(slice % p->plan->abreast);
     return p->sums + turn * (size_t)p->plan->rows * (size_t)p->plan->columns;
 }
 
 /* Whether the slice is the next: nobody else adds until it is counted. */
-static bool enter(const struct spot *p, int slice)
+static bool enter_slice(const struct result_spot *p, int slice)
 {
     int expected = 2 * slice;
     return atomic_compare_exchange_strong(p->added, &expected, expected + 1);
@@ -62,38 +63,38 @@ static bool enter(const struct spot *p, int slice)
 
 /* Adds the slices that are next and have left their sums. Who leaves some while another adds is
  * seen by that one, which looks again behind what it has added. */
-static void add_left(const struct spot *p)
+static void add_left(const struct result_spot *p)
 {
     for (;;) {
         const int slice = atomic_load(p->added) / 2;
         if (slice == p->plan->deep ||
-            atomic_load(&p->left[slice % p->plan->abreast]) != slice + 1 || !enter(p, slice))
+            atomic_load(&p->left[slice % p->plan->abreast]) != slice + 1 || !enter_slice(p, slice))
             return;
-        struct part part = slice_of(p, slice);
-        part.sums = sums_of(p, slice);
+        struct gemm_part part = spot_slice(p, slice);
+        part.sums = spot_sums(p, slice);
         part_add(&part);
         atomic_store(p->added, 2 * (slice + 1));
     }
 }
 
-static void multiply(const struct part *p)
+static void multiply_tiles(const struct gemm_part *p)
 {
     for (int tile = 0; tile < part_tiles(p); tile++)
         part_multiply(p, tile);
 }
 
-static void add_slice(const struct spot *at, struct part *p, int slice)
+static void add_slice(const struct result_spot *at, struct gemm_part *p, int slice)
 {
     const int abreast = at->plan->abreast;
-    while (!enter(at, slice)) {
+    while (!enter_slice(at, slice)) {
         if (abreast > 1 &&
             atomic_load(at->added) / 2 > slice - abreast) { /* the last sums are gone */
-            p->sums = sums_of(at, slice);
+            p->sums = spot_sums(at, slice);
             break;
         }
         sched_yield();
     }
-    multiply(p);
+    multiply_tiles(p);
     if (p->sums)
         atomic_store(&at->left[slice % abreast], slice + 1);
     else
@@ -104,7 +105,7 @@ static void add_slice(const struct spot *at, struct part *p, int slice)
 
 /* Takes parts of a block of rows, of one slice, until none is left. Slices at once begin at
  * columns apart, so that most find the one before them added. */
-static void work_on(const struct gemm_plan *plan, int slice, int block)
+static void work_on_block(const struct gemm_plan *plan, int slice, int block)
 {
     const size_t own = (size_t)thread_index() * plan->apart;
     const int turn = slice % plan->abreast,
@@ -112,8 +113,8 @@ static void work_on(const struct gemm_plan *plan, int slice, int block)
     atomic_int *taken = &plan->taken[slice * plan->down + block];
     bool packed = false;
     for (int i; (i = atomic_fetch_add(taken, 1)) < plan->across; packed = true) {
-        const struct spot at = spot_of(plan, block, (i + ahead) % plan->across);
-        struct part p = slice_of(&at, slice);
+        const struct result_spot at = result_spot_of(plan, block, (i + ahead) % plan->across);
+        struct gemm_part p = spot_slice(&at, slice);
         p.a += own, p.b += own;
         p.new_a = !packed, p.new_b = true;
         fetch_c(&p);
@@ -135,7 +136,7 @@ static void help_with(const struct gemm_plan *plan, int slice, int blocks, int s
     for (int i = 0; i < blocks; i++) {
         const int other = (self + i) % blocks;
         if (wants_help(plan, slice + other / plan->down, other % plan->down))
-            work_on(plan, slice + other / plan->down, other % plan->down);
+            work_on_block(plan, slice + other / plan->down, other % plan->down);
     }
 }
 
@@ -150,7 +151,7 @@ static void work_as(const struct gemm_plan *plan, int self, int threads)
     for (int slice = 0; slice < plan->deep; slice += plan->abreast) {
         const int blocks = blocks_at_once(plan, slice);
         for (int i = self % blocks; i < blocks; i += threads)
-            work_on(plan, slice + i / plan->down, i % plan->down);
+            work_on_block(plan, slice + i / plan->down, i % plan->down);
         help_with(plan, slice, blocks, self);
     }
 }

@@ -1,7 +1,7 @@
 /* Parts of matrix products: packed strip by strip, multiplied tile by tile. */
 #include "tensor/cpu/gemm/part.h"
 
-static void pack_strip_a(const struct part *p, int strip)
+static void pack_strip_a(const struct gemm_part *p, int strip)
 {
     const struct gemm *g = p->plan->g;
     const struct gemm_kernels *f = p->plan->kernels;
@@ -11,7 +11,7 @@ static void pack_strip_a(const struct part *p, int strip)
     f->pack_a(to, from, g->lda, min_int(f->rows, p->m - strip * f->rows), p->k, !g->trans_a);
 }
 
-static void pack_strip_b(const struct part *p, int strip)
+static void pack_strip_b(const struct gemm_part *p, int strip)
 {
     const struct gemm *g = p->plan->g;
     const struct gemm_kernels *f = p->plan->kernels;
@@ -25,7 +25,7 @@ static void pack_strip_b(const struct part *p, int strip)
         f->pack_b(to, g->b + at, g->ldb, n, p->k, g->trans_b);
 }
 
-static int tiles_down(const struct part *p)
+static int tiles_down(const struct gemm_part *p)
 {
     return ceil_div(p->m, p->plan->tile_rows);
 }
@@ -44,7 +44,7 @@ void gemm_narrow(const struct vector_kernels *f, const struct gemm *g, const flo
         f->narrow(g->c_to + r * g->ld_half + j, at, (size_t)n);
 }
 
-void part_multiply(const struct part *p, int tile)
+void part_multiply(const struct gemm_part *p, int tile)
 {
     const struct gemm *g = p->plan->g;
     const struct gemm_kernels *f = p->plan->kernels;
@@ -77,40 +77,40 @@ void part_multiply(const struct part *p, int tile)
         gemm_narrow(p->plan->vector, g, c, ldc, row, column, m, n);
 }
 
-struct part part_of(const struct gemm_plan *plan, int index)
+struct gemm_part part_of(const struct gemm_plan *plan, int index)
 {
     const struct gemm *g = plan->g;
     const int b = index / plan->down; /* how often b has changed */
-    struct part p = {.plan = plan,
-                     .a = plan->a,
-                     .b = plan->b,
-                     .new_a = index == 0 || plan->down * plan->deep > 1,
-                     .new_b = index % plan->down == 0,
-                     .i = index % plan->down * plan->rows,
-                     .l = b % plan->deep * plan->depth,
-                     .j = b / plan->deep * plan->columns};
+    struct gemm_part p = {.plan = plan,
+                          .a = plan->a,
+                          .b = plan->b,
+                          .new_a = index == 0 || plan->down * plan->deep > 1,
+                          .new_b = index % plan->down == 0,
+                          .i = index % plan->down * plan->rows,
+                          .l = b % plan->deep * plan->depth,
+                          .j = b / plan->deep * plan->columns};
     p.m = min_int(plan->rows, g->m - p.i);
     p.n = min_int(plan->columns, g->n - p.j);
     p.k = min_int(plan->depth, g->k - p.l);
     return p;
 }
 
-static int strips_a(const struct part *p)
+static int strips_a(const struct gemm_part *p)
 {
     return p->new_a ? ceil_div(p->m, p->plan->kernels->rows) : 0;
 }
 
-int part_strips(const struct part *p)
+int part_strips(const struct gemm_part *p)
 {
     return strips_a(p) + (p->new_b ? ceil_div(p->n, p->plan->kernels->columns) : 0);
 }
 
-int part_tiles(const struct part *p)
+int part_tiles(const struct gemm_part *p)
 {
     return tiles_down(p) * ceil_div(p->n, p->plan->tile_columns);
 }
 
-void part_pack(const struct part *p, int strip)
+void part_pack(const struct gemm_part *p, int strip)
 {
     const int a = strips_a(p);
     if (strip < a)
@@ -119,7 +119,7 @@ void part_pack(const struct part *p, int strip)
         pack_strip_b(p, strip - a);
 }
 
-void part_add(const struct part *p)
+void part_add(const struct gemm_part *p)
 {
     const struct gemm *g = p->plan->g;
     const struct vector_kernels *f = p->plan->vector;

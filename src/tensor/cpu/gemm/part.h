@@ -4,7 +4,7 @@
 
 #include "tensor/cpu/gemm/plan.h"
 
-struct part {
+struct gemm_part {
     const struct gemm_plan *plan;
     float *a, *b;      /* packed                                                        */
     float *sums;       /* (optional) (m, plan->columns): they stay here, nothing added  */
@@ -13,16 +13,16 @@ struct part {
 };
 
 /* Rows change fastest, then depth, then columns. */
-struct part part_of(const struct gemm_plan *plan, int index);
+struct gemm_part part_of(const struct gemm_plan *plan, int index);
 
 /* Its strips that are new, of rows and then of columns; and its tiles. */
-int part_strips(const struct part *p);
-void part_pack(const struct part *p, int strip);
-int part_tiles(const struct part *p);
-void part_multiply(const struct part *p, int tile);
+int part_strips(const struct gemm_part *p);
+void part_pack(const struct gemm_part *p, int strip);
+int part_tiles(const struct gemm_part *p);
+void part_multiply(const struct gemm_part *p, int tile);
 
 /* Adds what was left in `sums`. */
-void part_add(const struct part *p);
+void part_add(const struct gemm_part *p);
 
 /* Elements (i, j) to (i + m, j + n) of c, which are at `at`, from bf16, and back: while a tile is
  * in the cache. */

@@ -16,20 +16,20 @@ enum {
 };
 
 /* The deepest slice: bf16 takes half the room, and sums travel less often. */
-static int deepest(const struct gemm_kernels *f)
+static int deepest_slice(const struct gemm_kernels *f)
 {
     return f->halves == 1 ? 2 * DEPTH : DEPTH;
 }
 
 int cpu_gemm_slice(const struct device *dev, bool half)
 {
-    return deepest(gemm_of(dev, half));
+    return deepest_slice(gemm_of(dev, half));
 }
 
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);
-    if (dev->threads <= few_threads(dev) || k > deepest(f))
+    if (dev->threads <= few_threads(dev) || k > deepest_slice(f))
         return 0;
     return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
@@ -64,7 +64,7 @@ static void choose_tile(struct gemm_plan *plan, int threads)
 }
 
 /* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
-static int cut(int size, int most, int unit, int *each)
+static int cut_evenly(int size, int most, int unit, int *each)
 {
     *each = (int)round_up((size_t)ceil_div(size, ceil_div(size, most)), (size_t)unit);
     return ceil_div(size, *each);
@@ -78,7 +78,7 @@ static size_t block_size(const struct gemm_kernels *f)
 }
 
 /* Rows of a block, of which a slice stays in a thread's second cache. */
-static int most_rows(const struct gemm_kernels *f, int depth)
+static int most_block_rows(const struct gemm_kernels *f, int depth)
 {
     return (int)(block_size(f) / strip_size(f, f->rows, depth)) * f->rows;
 }
@@ -86,7 +86,7 @@ static int most_rows(const struct gemm_kernels *f, int depth)
 /* As many blocks as may be tried: more, of fewer rows, keep more threads busy at the end. */
 static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threads)
 {
-    const int least = ceil_div(m, most_rows(f, depth)),
+    const int least = ceil_div(m, most_block_rows(f, depth)),
               most = min_int(ceil_div(m, f->rows), 4 * threads);
     return least > most ? least : most;
 }
@@ -116,7 +116,7 @@ static double time_at_once(const struct gemm_plan *plan, int threads, int rows, 
            parts * COLUMNS * rows * PACKING * (abreast - 1) / (2.0 * abreast * plan->depth);
 }
 
-static double time_of(const struct gemm_plan *plan, int threads, int rows, int down, int abreast)
+static double block_time(const struct gemm_plan *plan, int threads, int rows, int down, int abreast)
 {
     const int last = plan->deep % abreast;
     return plan->deep / abreast * time_at_once(plan, threads, rows, down, abreast) +
@@ -133,11 +133,11 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
     plan->columns = COLUMNS;
     plan->across = ceil_div(plan->n, COLUMNS);
     const int most = most_blocks(f, m, plan->depth, threads);
-    for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= most; down++) {
+    for (int down = ceil_div(m, most_block_rows(f, plan->depth)); down <= most; down++) {
         const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
         for (int abreast = 1; abreast <= most_abreast(plan->deep, threads, blocks); abreast++) {
             const size_t wide = (size_t)plan->across * COLUMNS;
-            const double time = time_of(plan, threads, rows, blocks, abreast);
+            const double time = block_time(plan, threads, rows, blocks, abreast);
             if (time >= least || sums_room((size_t)(rows * blocks), wide, abreast) > SUMS)
                 continue;
             least = time;
@@ -186,8 +186,8 @@ static void place_counters(struct gemm_plan *plan, float *room)
     memset(plan->taken, 0, counters * sizeof(atomic_int));
 }
 
-static struct gemm_plan start(const struct device *dev, int m, int n, int k, bool half, float *room,
-                              int threads)
+static struct gemm_plan start_plan(const struct device *dev, int m, int n, int k, bool half,
+                                   float *room, int threads)
 {
     struct gemm_plan plan = {.m = m,
                              .n = n,
@@ -195,14 +195,14 @@ static struct gemm_plan start(const struct device *dev, int m, int n, int k, boo
                              .vector = kernels_of(dev)->vector,
                              .kernels = gemm_of(dev, half),
                              .a = room};
-    plan.deep = cut(k, deepest(plan.kernels), 1, &plan.depth);
+    plan.deep = cut_evenly(k, deepest_slice(plan.kernels), 1, &plan.depth);
     return plan;
 }
 
 struct gemm_plan gemm_plan_many(const struct device *dev, int m, int n, int k, bool half,
                                 float *room, int threads)
 {
-    struct gemm_plan plan = start(dev, m, n, k, half, room, threads);
+    struct gemm_plan plan = start_plan(dev, m, n, k, half, room, threads);
     const struct gemm_kernels *f = plan.kernels;
     choose_blocks(&plan, threads);
     plan.send = f->send_block && dev->threads > MANY_THREADS;
@@ -217,10 +217,10 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
 {
     if (threads > few_threads(dev))
         return gemm_plan_many(dev, m, n, k, half, room, threads);
-    struct gemm_plan plan = start(dev, m, n, k, half, room, threads);
+    struct gemm_plan plan = start_plan(dev, m, n, k, half, room, threads);
     const struct gemm_kernels *f = plan.kernels;
-    plan.down = cut(m, ROOM_M, f->rows, &plan.rows);
-    plan.across = cut(n, ROOM_N, f->columns, &plan.columns);
+    plan.down = cut_evenly(m, ROOM_M, f->rows, &plan.rows);
+    plan.across = cut_evenly(n, ROOM_N, f->columns, &plan.columns);
     plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
     choose_tile(&plan, threads);
     return plan;
@@ -237,7 +237,7 @@ static size_t abreast_room(const struct gemm_kernels *f, int m, int n, int deep,
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);
-    const int depth = min_int(k, deepest(f)), deep = ceil_div(k, deepest(f));
+    const int depth = min_int(k, deepest_slice(f)), deep = ceil_div(k, deepest_slice(f));
     const int threads = dev->threads;
     const size_t few = few_room(f, m, n, depth);
     if (threads <= few_threads(dev))

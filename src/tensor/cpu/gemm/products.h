@@ -9,7 +9,7 @@ struct row_product {
     size_t m;
     int n, k;
     bool half; /* operands may be rounded to bf16 */
-    struct gathered a, b;
+    struct gathered_matrix a, b;
     bool b_turned; /* rows of b are columns of the product, else they are its depth */
     struct view c;
     const float *bias; /* (optional) (n) */
@@ -24,7 +24,7 @@ struct sum_product {
     int m, n;
     size_t k;
     bool half;
-    struct gathered a, b;
+    struct gathered_matrix a, b;
     float *c;
 };
 

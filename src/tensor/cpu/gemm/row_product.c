@@ -19,7 +19,7 @@ struct row_plan {
     size_t split_size;             /* what a tile of a is packed from      */
 };
 
-static bool in_place(const struct row_product *p)
+static bool writes_in_place(const struct row_product *p)
 {
     return p->step == 1 && p->c.type == DTYPE_F32;
 }
@@ -38,7 +38,7 @@ static struct row_plan plan_rows(const struct device *dev, const struct row_prod
     const int columns = (int)round_up((size_t)p->n, (size_t)f->columns);
     plan.b_size = strip_size(f, columns, plan.depth) * (size_t)plan.parts;
     plan.a_size = round_up(strip_size(f, plan.rows, plan.depth), 16);
-    plan.c_size = in_place(p) ? 0 : round_up((size_t)plan.rows * (size_t)p->n, 16);
+    plan.c_size = writes_in_place(p) ? 0 : round_up((size_t)plan.rows * (size_t)p->n, 16);
     for (size_t i = 0; i < plan.tiles; i++) {
         const size_t first = i * (size_t)plan.rows;
         const size_t size =
@@ -50,7 +50,7 @@ static struct row_plan plan_rows(const struct device *dev, const struct row_prod
 }
 
 /* Floats of one thread. */
-static size_t own_size(const struct row_plan *plan)
+static size_t row_thread_size(const struct row_plan *plan)
 {
     return plan->a_size + plan->c_size + plan->split_size;
 }
@@ -74,7 +74,7 @@ static void plan_all(struct row_plans *all, const struct device *dev, const stru
         all->plan[i] = plan;
         all->b[i] = room ? room + all->b_size : NULL;
         all->b_size += plan.b_size;
-        all->own = own_size(&plan) > all->own ? own_size(&plan) : all->own;
+        all->own = row_thread_size(&plan) > all->own ? row_thread_size(&plan) : all->own;
         all->tiles += plan.tiles;
         all->work += p[i].m * (size_t)p[i].n * (size_t)p[i].k / 16;
         all->pieces += ceil_div(p[i].n, STEP);
@@ -100,7 +100,7 @@ static void pack_b_strips(const struct kernels *kernels, const struct row_plan *
                           const struct row_product *p, float *b, int j, int n)
 {
     const struct gemm_kernels *f = plan->f;
-    const struct packer packer = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
+    const struct strip_packer packer = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
     for (int part = 0; part < plan->parts; part++) {
         const int l = part * plan->depth, k = min_int(plan->depth, p->k - l);
         float *strips = part_of_b(plan, p, b, part) + strip_size(f, j, k);
@@ -148,19 +148,19 @@ static void multiply_rows(const struct kernels *kernels, const struct row_plan *
     const size_t first = tile * (size_t)plan->rows, n = (size_t)p->n;
     const int rows = (int)min_size((size_t)plan->rows, p->m - first);
     float *a = own, *sums = own + plan->a_size;
-    float *c = in_place(p) ? (float *)p->c.data + first * n : sums;
-    struct packer packer = {kernels, f, SIDE_LEFT, p->a, NULL, 0};
+    float *c = writes_in_place(p) ? (float *)p->c.data + first * n : sums;
+    struct strip_packer packer = {kernels, f, SIDE_LEFT, p->a, NULL, 0};
     cpu_split(&packer, first, (size_t)rows, sums + plan->c_size);
     for (int part = 0; part < plan->parts; part++) {
         const int l = part * plan->depth, k = min_int(plan->depth, p->k - l);
         for (int i = 0; i < rows; i += f->rows)
             cpu_pack_rows(&packer, a + strip_size(f, i, k), first + (size_t)i,
                           min_int(f->rows, rows - i), l, k);
-        const bool adds = part > 0 || (in_place(p) && p->add);
+        const bool adds = part > 0 || (writes_in_place(p) && p->add);
         f->block(rows, p->n, k, a, part_of_b(plan, p, b, part), c, n, adds ? c : NULL, n,
                  part ? NULL : p->bias);
     }
-    if (!in_place(p))
+    if (!writes_in_place(p))
         spread_rows(kernels, p, sums, first, rows);
 }
 

@@ -55,7 +55,7 @@ static struct sum_plan plan_sums(const struct device *dev, const struct sum_prod
 }
 
 /* Floats of one thread. */
-static size_t own_size(const struct sum_plan *plan)
+static size_t sum_thread_size(const struct sum_plan *plan)
 {
     return plan->a_size + plan->b_size + plan->split_size;
 }
@@ -63,7 +63,7 @@ static size_t own_size(const struct sum_plan *plan)
 size_t cpu_sum_product_room(const struct device *dev, const struct sum_product *p)
 {
     const struct sum_plan plan = plan_sums(dev, p);
-    return own_size(&plan) * (size_t)dev->threads + plan.c_size * (size_t)plan.shares;
+    return sum_thread_size(&plan) * (size_t)dev->threads + plan.c_size * (size_t)plan.shares;
 }
 
 /* One tile of c over one share of k; `own` is the thread's room. */
@@ -76,8 +76,8 @@ static void sum_tile(const struct kernels *kernels, const struct sum_plan *plan,
     const size_t ld = (size_t)p->n, start = (size_t)share * plan->length;
     const size_t end = min_size(p->k, start + plan->length);
     float *a = own, *b = a + plan->a_size;
-    const struct packer left = {kernels, f, SIDE_LEFT, p->a, NULL, 0};
-    struct packer right = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
+    const struct strip_packer left = {kernels, f, SIDE_LEFT, p->a, NULL, 0};
+    struct strip_packer right = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
     c += (size_t)i * ld + (size_t)j;
     for (size_t l = start; l < end; l += SUM_DEPTH) {
         const int k = (int)min_size(SUM_DEPTH, end - l);
@@ -93,7 +93,7 @@ void cpu_sum_product(struct device *dev, const struct sum_product *p, float *roo
 {
     const struct kernels *kernels = kernels_of(dev);
     const struct sum_plan plan = plan_sums(dev, p);
-    const size_t own = own_size(&plan), count = (size_t)p->m * (size_t)p->n;
+    const size_t own = sum_thread_size(&plan), count = (size_t)p->m * (size_t)p->n;
     const size_t work = count * p->k / 16;
     float *shares = room + own * (size_t)dev->threads;
     const int tiles = plan.down * plan.across;

@@ -8,7 +8,7 @@
  * as many for every row of a strip, and what a row does not see is set aside by its place. */
 enum { GROUP = ATTENTION_PAD };
 
-static float largest(float x[GROUP])
+static float group_max(float x[GROUP])
 {
 #pragma GCC unroll 4
     for (int half = GROUP / 2; half > 0; half /= 2) {
@@ -18,7 +18,7 @@ static float largest(float x[GROUP])
     return x[0];
 }
 
-static float total(float x[GROUP])
+static float group_sum(float x[GROUP])
 {
 #pragma GCC unroll 4
     for (int half = GROUP / 2; half > 0; half /= 2) {
@@ -28,7 +28,7 @@ static float total(float x[GROUP])
     return x[0];
 }
 
-static float softmax(float *s, int lo, int hi, int n, float scale, float *lse)
+static float softmax_row(float *s, int lo, int hi, int n, float scale, float *lse)
 {
     float most[GROUP], part[GROUP] = {0};
     for (int j = 0; j < GROUP; j++)
@@ -41,7 +41,7 @@ static float softmax(float *s, int lo, int hi, int n, float scale, float *lse)
             most[j] = s[i + j] > most[j] ? s[i + j] : most[j];
         }
     }
-    const float max = largest(most);
+    const float max = group_max(most);
     for (int i = 0; i < n; i += GROUP) {
 #pragma omp simd
         for (int j = 0; j < GROUP; j++) {
@@ -50,7 +50,7 @@ static float softmax(float *s, int lo, int hi, int n, float scale, float *lse)
             part[j] += e;
         }
     }
-    const float sum = total(part);
+    const float sum = group_sum(part);
     *lse = max + logf(sum);
     return 1.0f / sum;
 }
@@ -69,8 +69,8 @@ static inline __attribute__((always_inline)) void group_backward(float *s, float
     }
 }
 
-static void softmax_backward(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
-                             float delta)
+static void softmax_row_backward(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
+                                 float delta)
 {
     for (int i = 0; i < n; i += GROUP) {
         if (lo <= i && i + GROUP <= hi)
@@ -80,7 +80,7 @@ static void softmax_backward(float *s, float *dp, int lo, int hi, int n, float s
     }
 }
 
-static float dot(const float *a, const float *b, int n)
+static float dot_product(const float *a, const float *b, int n)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -90,7 +90,7 @@ static float dot(const float *a, const float *b, int n)
 }
 
 const struct attention_kernels KERNELS(fast_attention) = {
-    .softmax = softmax,
-    .softmax_backward = softmax_backward,
-    .dot = dot,
+    .softmax = softmax_row,
+    .softmax_backward = softmax_row_backward,
+    .dot = dot_product,
 };

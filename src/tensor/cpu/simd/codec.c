@@ -42,7 +42,7 @@ static void transform_rows(float *y, size_t ldy, const float *x, size_t ldx)
     }
 }
 
-static void rows(float *y, size_t ldy, const float *x, size_t ldx, int n)
+static void dct_rows(float *y, size_t ldy, const float *x, size_t ldx, int n)
 {
     for (; n >= LANES; n -= LANES, x += LANES * ldx, y += LANES * ldy)
         transform_rows(y, ldy, x, ldx);
@@ -56,7 +56,7 @@ static void rows(float *y, size_t ldy, const float *x, size_t ldx, int n)
         memcpy(y + (size_t)i * ldy, few + i * DCT_SIDE, DCT_SIDE * sizeof *few);
 }
 
-static void columns(float *y, size_t ldy, const float *x, size_t ldx, int n)
+static void dct_columns(float *y, size_t ldy, const float *x, size_t ldx, int n)
 {
     for (int j = 0; j < n; j += LANES) {
         vec in[DCT_SIDE], out[DCT_SIDE];
@@ -68,7 +68,7 @@ static void columns(float *y, size_t ldy, const float *x, size_t ldx, int n)
     }
 }
 
-static void columns_back(float *y, size_t ldy, const float *x, size_t ldx, int n, bool subtract)
+static void dct_columns_back(float *y, size_t ldy, const float *x, size_t ldx, int n, bool subtract)
 {
     for (int j = 0; j < n; j += LANES) {
         vec in[DCT_SIDE], out[DCT_SIDE];
@@ -84,7 +84,7 @@ static void columns_back(float *y, size_t ldy, const float *x, size_t ldx, int n
     }
 }
 
-static int count_from(const uint32_t *keys, int n, uint32_t least)
+static int count_keys(const uint32_t *keys, int n, uint32_t least)
 {
     int count = 0;
 #pragma omp simd reduction(+ : count)
@@ -93,7 +93,7 @@ static int count_from(const uint32_t *keys, int n, uint32_t least)
     return count;
 }
 
-static uint32_t largest(const uint32_t *keys, int n)
+static uint32_t largest_key(const uint32_t *keys, int n)
 {
     uint32_t most = 0;
 #pragma omp simd reduction(max : most)
@@ -105,12 +105,12 @@ static uint32_t largest(const uint32_t *keys, int n)
 /* The magnitude of the keep-th largest, by halves: as numbers, fp32 magnitudes are in the order of
  * their bits. Any that `keep` reach and at most `more` beside does. Mostly it is not far from the
  * largest, so the first try is three powers of two below that. */
-static uint32_t threshold(const uint32_t *keys, int n, int keep, int more)
+static uint32_t threshold_key(const uint32_t *keys, int n, int keep, int more)
 {
-    uint32_t low = 0, high = largest(keys, n) + 1; /* all reach low, none high */
+    uint32_t low = 0, high = largest_key(keys, n) + 1; /* all reach low, none high */
     uint32_t try = high > 3u << 23 ? high - (3u << 23) : high / 2;
     while (high - low > 1) {
-        const int count = count_from(keys, n, try);
+        const int count = count_keys(keys, n, try);
         if (count >= keep)
             low = try;
         else
@@ -128,7 +128,7 @@ enum { MAGNITUDE = 0x7fffffff };
 
 /* Which magnitudes reach `least`, in order, and where they are, without a branch that nobody could
  * foresee; both have room for all n. Returns how many. */
-static int find(const bits_of *bits, int n, uint32_t least, uint32_t *keys, int32_t *index)
+static int find_keys(const bits_of *bits, int n, uint32_t least, uint32_t *keys, int32_t *index)
 {
     int count = 0, i = 0;
 #ifdef __AVX512F__
@@ -156,7 +156,7 @@ static int find(const bits_of *bits, int n, uint32_t least, uint32_t *keys, int3
 /* Something that `keep` keys reach at least, and not many more: the largest of each of n / WAYS
  * groups are as many keys as there are groups, so the keep-th of these is reached by as many. */
 enum { WAYS = 16 };
-static uint32_t bound(const bits_of *bits, int n, int keep, uint32_t *room)
+static uint32_t group_bound(const bits_of *bits, int n, int keep, uint32_t *room)
 {
     const int groups = n / WAYS;
     if (groups < 2 * keep)
@@ -170,14 +170,14 @@ static uint32_t bound(const bits_of *bits, int n, int keep, uint32_t *room)
         }
         room[i] = most;
     }
-    return threshold(room, groups, keep, keep / 8);
+    return threshold_key(room, groups, keep, keep / 8);
 }
 
 /* Few of few: the largest, and again without it. Of equal ones the first. */
 enum { FEW = 4, OF_FEW = 64 };
 
 /* The next of k in order. */
-static void insert(int32_t *index, int k, int32_t next)
+static void insert_index(int32_t *index, int k, int32_t next)
 {
     for (; k > 0 && index[k - 1] > next; k--)
         index[k] = index[k - 1];
@@ -204,7 +204,7 @@ static void take_largest(const bits_of *bits, int n, int keep, int32_t *index)
         const uint64_t first = where & -where;
         for (int i = 0; i < OF_FEW / 16; i++)
             part[i] = _mm512_mask_mov_epi32(part[i], (__mmask16)(first >> 16 * i), below);
-        insert(index, k, __builtin_ctzll(where));
+        insert_index(index, k, __builtin_ctzll(where));
     }
 }
 #else
@@ -231,7 +231,7 @@ static void take_largest(const bits_of *bits, int n, int keep, int32_t *index)
     for (int k = 0; k < keep; k++) {
         const int first = first_largest(keys, n);
         keys[first] = -1; /* below any */
-        insert(index, k, first);
+        insert_index(index, k, first);
     }
 }
 #endif
@@ -240,12 +240,12 @@ static void take_largest(const bits_of *bits, int n, int keep, int32_t *index)
 static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, int32_t *where,
                           int32_t *index)
 {
-    const int found = find(bits, n, bound(bits, n, keep, room), room, where);
-    const uint32_t least = threshold(room, found, keep, 0);
-    int border = keep - count_from(room, found, least + 1); /* of those at the border, the first */
+    const int found = find_keys(bits, n, group_bound(bits, n, keep, room), room, where);
+    const uint32_t least = threshold_key(room, found, keep, 0);
+    int border = keep - count_keys(room, found, least + 1); /* of those at the border, the first */
     int k = 0, to = 0;
 #ifdef __AVX512F__
-    const bool none_left = count_from(room, found, least) == keep; /* at the border */
+    const bool none_left = count_keys(room, found, least) == keep; /* at the border */
     for (; k + 16 <= found && none_left; k += 16) {
         const __mmask16 reach =
             _mm512_cmpge_epu32_mask(_mm512_loadu_si512(room + k), _mm512_set1_epi32((int)least));
@@ -264,22 +264,22 @@ static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, 
 }
 
 /* index / w, for indices of tiles. */
-struct divisor {
+struct index_divisor {
     uint64_t by;
 };
 
-static struct divisor divisor_of(int w)
+static struct index_divisor divisor_of(int w)
 {
-    return (struct divisor){((uint64_t)1 << 32) / (uint64_t)w + 1};
+    return (struct index_divisor){((uint64_t)1 << 32) / (uint64_t)w + 1};
 }
 
-static int divide(int32_t index, struct divisor d)
+static int divide_index(int32_t index, struct index_divisor d)
 {
     return (int)((uint64_t)index * d.by >> 32);
 }
 
-static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
-                   uint32_t *room, int32_t *where, int32_t *index, float *value)
+static void select_largest(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
+                           uint32_t *room, int32_t *where, int32_t *index, float *value)
 {
     const int n = rows * w;
     const bits_of *bits = (const bits_of *)c;
@@ -292,9 +292,9 @@ static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_
         take_largest(bits, n, keep, index);
     else
         take_reaching(bits, n, keep, room, where, index);
-    const struct divisor by = divisor_of(w);
+    const struct index_divisor by = divisor_of(w);
     for (int k = 0; k < keep; k++) {
-        const int row = divide(index[k], by);
+        const int row = divide_index(index[k], by);
         value[k] = c[(size_t)row * ld + (size_t)(index[k] - row * w)];
     }
 }
@@ -315,10 +315,10 @@ static inline __attribute__((always_inline)) void sum_row(int vectors, float *y,
         *(vec_at *)(y + j * LANES) = sum[j];
 }
 
-static void sum_rows(float *y, int rows, int w, size_t ld, const int32_t *index, const float *value,
-                     int n, const float *bw)
+static void sum_tile_rows(float *y, int rows, int w, size_t ld, const int32_t *index,
+                          const float *value, int n, const float *bw)
 {
-    const struct divisor by = divisor_of(w);
+    const struct index_divisor by = divisor_of(w);
     size_t c = 0;
     for (; c + VECTORS * LANES <= ld && rows == 1; c += VECTORS * LANES)
         sum_row(VECTORS, y + c, index, value, n, bw + c, ld);
@@ -328,7 +328,7 @@ static void sum_rows(float *y, int rows, int w, size_t ld, const int32_t *index,
         return;
     memset(y, 0, (size_t)rows * ld * sizeof *y);
     for (int k = 0; k < n; k++) { /* as they come: how many there are in a row cannot be foreseen */
-        const int row = divide(index[k], by);
+        const int row = divide_index(index[k], by);
         float *to = y + (size_t)row * ld;
         const float *from = bw + (size_t)(index[k] - row * w) * ld;
         for (c = 0; c < ld; c += LANES)
@@ -336,7 +336,7 @@ static void sum_rows(float *y, int rows, int w, size_t ld, const int32_t *index,
     }
 }
 
-static void fold(float *y, const float *x, int n)
+static void fold_mirror(float *y, const float *x, int n)
 {
     const int half = n / 2;
 #pragma omp simd
@@ -347,7 +347,7 @@ static void fold(float *y, const float *x, int n)
     }
 }
 
-static void weave(float *y, const float *a, const float *b, int n)
+static void weave_pair(float *y, const float *a, const float *b, int n)
 {
 #pragma omp simd
     for (int i = 0; i < n; i++) {
@@ -356,7 +356,7 @@ static void weave(float *y, const float *a, const float *b, int n)
     }
 }
 
-static void mirror(float *a, float *b, size_t n, bool back)
+static void mirror_columns(float *a, float *b, size_t n, bool back)
 {
     if (back) {
 #pragma omp simd
@@ -375,14 +375,14 @@ static void mirror(float *a, float *b, size_t n, bool back)
     }
 }
 
-static void subtract(float *y, const float *x, size_t n)
+static void subtract_vector(float *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] -= x[i];
 }
 
-static void sign(float *y, const float *x, size_t n)
+static void sign_vector(float *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
@@ -390,14 +390,14 @@ static void sign(float *y, const float *x, size_t n)
 }
 
 const struct codec_kernels KERNELS(fast_codec) = {
-    .rows = rows,
-    .columns = columns,
-    .columns_back = columns_back,
-    .select = select,
-    .sum_rows = sum_rows,
-    .fold = fold,
-    .weave = weave,
-    .mirror = mirror,
-    .subtract = subtract,
-    .sign = sign,
+    .rows = dct_rows,
+    .columns = dct_columns,
+    .columns_back = dct_columns_back,
+    .select = select_largest,
+    .sum_rows = sum_tile_rows,
+    .fold = fold_mirror,
+    .weave = weave_pair,
+    .mirror = mirror_columns,
+    .subtract = subtract_vector,
+    .sign = sign_vector,
 };

@@ -45,8 +45,9 @@ typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alia
 
 /* sum += a column of a times a row of b: four rows of a from one register, which leaves enough for
  * all of the tile. */
-static inline __attribute__((always_inline)) void multiply(vec sum[ROWS][VECTORS], const float *a,
-                                                           const vec row[VECTORS])
+static inline __attribute__((always_inline)) void multiply_add_row(vec sum[ROWS][VECTORS],
+                                                                   const float *a,
+                                                                   const vec row[VECTORS])
 {
     vec rows;
     LANES_FROM(0);
@@ -54,8 +55,9 @@ static inline __attribute__((always_inline)) void multiply(vec sum[ROWS][VECTORS
     LANES_FROM(8);
 }
 #else
-static inline __attribute__((always_inline)) void multiply(vec sum[ROWS][VECTORS], const float *a,
-                                                           const vec row[VECTORS])
+static inline __attribute__((always_inline)) void multiply_add_row(vec sum[ROWS][VECTORS],
+                                                                   const float *a,
+                                                                   const vec row[VECTORS])
 {
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS; i++) {
@@ -66,8 +68,8 @@ static inline __attribute__((always_inline)) void multiply(vec sum[ROWS][VECTORS
 #endif
 
 /* c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
-static void tile(int k, const float *a, const float *b, float *c, size_t ldc, const float *from,
-                 size_t ld_from, const float *bias)
+static void gemm_tile(int k, const float *a, const float *b, float *c, size_t ldc,
+                      const float *from, size_t ld_from, const float *bias)
 {
     vec sum[ROWS][VECTORS];
 #pragma GCC unroll 16
@@ -87,7 +89,7 @@ static void tile(int k, const float *a, const float *b, float *c, size_t ldc, co
             fetch_ahead(b + j * LANES, B_AHEAD * COLUMNS * sizeof *b);
         for (int j = 0; j < VECTORS; j++)
             row[j] = *(const vec_at *)(b + j * LANES);
-        multiply(sum, a, row);
+        multiply_add_row(sum, a, row);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS; i++) {
@@ -102,11 +104,11 @@ static void tile(int k, const float *a, const float *b, float *c, size_t ldc, co
 }
 
 /* A tile at the edge: all of it is computed, what lies in c is kept. */
-static void edge(int k, const float *a, const float *b, float *c, size_t ldc, const float *from,
-                 size_t ld_from, const float *bias, int rows, int columns)
+static void gemm_edge(int k, const float *a, const float *b, float *c, size_t ldc,
+                      const float *from, size_t ld_from, const float *bias, int rows, int columns)
 {
     float whole[ROWS * COLUMNS];
-    tile(k, a, b, whole, COLUMNS, NULL, 0, NULL);
+    gemm_tile(k, a, b, whole, COLUMNS, NULL, 0, NULL);
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < columns; j++) {
             float x = whole[i * COLUMNS + j];
@@ -116,8 +118,8 @@ static void edge(int k, const float *a, const float *b, float *c, size_t ldc, co
     }
 }
 
-static void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                  const float *from, size_t ld_from, const float *bias)
+static void gemm_block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                       const float *from, size_t ld_from, const float *bias)
 {
     for (int j = 0; j < n; j += COLUMNS, b += (size_t)k * COLUMNS) {
         const float *strip = a, *bias_at = bias ? bias + j : NULL;
@@ -126,15 +128,15 @@ static void block(int m, int n, int k, const float *a, const float *b, float *c,
             const float *from_at = from ? from + (size_t)i * ld_from + (size_t)j : NULL;
             int rows = m - i < ROWS ? m - i : ROWS, columns = n - j < COLUMNS ? n - j : COLUMNS;
             if (rows == ROWS && columns == COLUMNS)
-                tile(k, strip, b, to, ldc, from_at, ld_from, bias_at);
+                gemm_tile(k, strip, b, to, ldc, from_at, ld_from, bias_at);
             else
-                edge(k, strip, b, to, ldc, from_at, ld_from, bias_at, rows, columns);
+                gemm_edge(k, strip, b, to, ldc, from_at, ld_from, bias_at, rows, columns);
         }
     }
 }
 
 /* bf16 is the upper half of fp32. */
-static inline void widen(float *to, const uint16_t *x, int n)
+static inline void widen_words(float *to, const uint16_t *x, int n)
 {
     for (int i = 0; i < n; i++) {
         const uint32_t word = (uint32_t)x[i] << 16;
@@ -142,7 +144,7 @@ static inline void widen(float *to, const uint16_t *x, int n)
     }
 }
 
-static void pack_a(float *to, const float *a, size_t ld, int n, int k, bool turned)
+static void gemm_pack_a(float *to, const float *a, size_t ld, int n, int k, bool turned)
 {
     if (turned)
         turn_strip(to, a, ld, n, k, ROWS);
@@ -150,7 +152,7 @@ static void pack_a(float *to, const float *a, size_t ld, int n, int k, bool turn
         copy_strip(to, a, ld, n, k, ROWS);
 }
 
-static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turned)
+static void gemm_pack_b(float *to, const float *b, size_t ld, int n, int k, bool turned)
 {
     if (turned)
         turn_strip(to, b, ld, n, k, COLUMNS);
@@ -158,21 +160,21 @@ static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turn
         copy_strip(to, b, ld, n, k, COLUMNS);
 }
 
-static void pack_b_half(float *to, const uint16_t *b, size_t ld, int n, int k, bool turned)
+static void gemm_pack_b_half(float *to, const uint16_t *b, size_t ld, int n, int k, bool turned)
 {
     enum { DEEP = 64 }; /* a line of b's, or two */
     float wide[COLUMNS * DEEP];
     for (int l = 0; !turned && l < k; l++, to += COLUMNS, b += ld) {
         if (ROWS_AHEAD > 0)
             fetch_row(b, ROWS_AHEAD * ld * sizeof *b, COLUMNS * sizeof *b);
-        widen(to, b, n);
+        widen_words(to, b, n);
         for (int j = n; j < COLUMNS; j++)
             to[j] = 0;
     }
     for (int l = 0; turned && l < k; l += DEEP) {
         const int deep = k - l < DEEP ? k - l : DEEP;
         for (int j = 0; j < n; j++)
-            widen(wide + j * DEEP, b + (size_t)j * ld + l, deep);
+            widen_words(wide + j * DEEP, b + (size_t)j * ld + l, deep);
         turn_strip(to + l * COLUMNS, wide, DEEP, n, deep, COLUMNS);
     }
 }
@@ -184,8 +186,8 @@ const struct gemm_kernels KERNELS(fast_gemm) = {
     .tile_columns = 128,
     .depth = 1,
     .halves = 2,
-    .pack_a = pack_a,
-    .pack_b = pack_b,
-    .pack_b_half = pack_b_half,
-    .block = block,
+    .pack_a = gemm_pack_a,
+    .pack_b = gemm_pack_b,
+    .pack_b_half = gemm_pack_b_half,
+    .block = gemm_block,
 };

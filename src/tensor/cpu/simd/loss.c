@@ -5,7 +5,7 @@
 #include "tensor/cpu/simd/kernels.h"
 #include "tensor/cpu/simd/math.h"
 
-static float largest(const float *x, int n)
+static float largest_logit(const float *x, int n)
 {
     float m = x[0], m2 = x[0]; /* two chains, since one waits for itself */
     int half = n / 2;
@@ -22,7 +22,7 @@ static float largest(const float *x, int n)
  * lines, which come from memory while this row is computed. */
 enum { BLOCK = 256 };
 
-static void want_next(const float *x, int vocab)
+static void fetch_next_row(const float *x, int vocab)
 {
     for (int i = 0; i < BLOCK; i += 16)
         __builtin_prefetch(x + vocab + i, 0, 2);
@@ -34,7 +34,7 @@ static double sum_exp(const float *x, float max, int n)
     for (int at = 0; at < n; at += BLOCK) {
         int end = n - at < BLOCK ? n : at + BLOCK;
         float sum = 0;
-        want_next(x + at, n);
+        fetch_next_row(x + at, n);
 #pragma omp simd reduction(+ : sum)
         for (int i = at; i < end; i++)
             sum += fast_exp(x[i] - max);
@@ -49,7 +49,7 @@ static double sum_exp_in_place(float *x, float max, int n)
     for (int at = 0; at < n; at += BLOCK) {
         int end = n - at < BLOCK ? n : at + BLOCK;
         float sum = 0;
-        want_next(x + at, n);
+        fetch_next_row(x + at, n);
 #pragma omp simd reduction(+ : sum)
         for (int i = at; i < end; i++) {
             float e = fast_exp(x[i] - max);
@@ -62,7 +62,7 @@ static double sum_exp_in_place(float *x, float max, int n)
 }
 
 /* Counting stops where more would not change the place. */
-static uint8_t place_of(const float *x, int vocab, int target)
+static uint8_t target_place(const float *x, int vocab, int target)
 {
     enum { LAST = 255, PART = 1024 };
     const float own = x[target];
@@ -84,10 +84,10 @@ static uint8_t place_of(const float *x, int vocab, int target)
 
 static float cross_entropy(float *logits, int vocab, int target, float scale, uint8_t *place)
 {
-    float max = largest(logits, vocab);
+    float max = largest_logit(logits, vocab);
     float chosen = logits[target];
     if (place)
-        *place = place_of(logits, vocab, target);
+        *place = target_place(logits, vocab, target);
     if (scale == 0)
         return (float)(log(sum_exp(logits, max, vocab)) - ((double)chosen - max));
 

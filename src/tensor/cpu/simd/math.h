@@ -37,7 +37,7 @@ static inline float mul_add(float a, float b, float c)
 /* x between two bounds; what a NaN becomes, `unless_nan` undoes. There are instructions for either
  * way to say so, and a compiler that has to mind NaNs does not find one from the other. */
 #if defined(__aarch64__)
-static inline float bounded(float x, float low, float high)
+static inline float clamp_between(float x, float low, float high)
 {
     return __builtin_fminf(__builtin_fmaxf(x, low), high);
 }
@@ -47,7 +47,7 @@ static inline float unless_nan(float x, float y)
     return x == x ? y : x;
 }
 #else
-static inline float bounded(float x, float low, float high)
+static inline float clamp_between(float x, float low, float high)
 {
     x = x < low ? low : x;
     return x > high ? high : x;
@@ -65,7 +65,7 @@ static inline float unless_nan(float x, float y)
  * from where it becomes the exponent of 2^n; n = -127 makes that 0. */
 static inline float fast_exp(float x)
 {
-    const float round = 12582912.0f, in = bounded(x, -88.0f, 88.3f);
+    const float round = 12582912.0f, in = clamp_between(x, -88.0f, 88.3f);
     float shifted = in * 1.44269504f + round;
     float n = shifted - round;
     float r = in - n * 0.693145752f;

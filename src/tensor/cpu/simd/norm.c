@@ -4,7 +4,7 @@
 
 #include "tensor/cpu/simd/kernels.h"
 
-static float sum(const float *x, int n)
+static float sum_values(const float *x, int n)
 {
     float s = 0;
 #pragma omp simd reduction(+ : s)
@@ -25,7 +25,7 @@ static float squares_around(const float *x, float mean, int n)
 static void layer_forward(float *y, const float *x, const float *gain, const float *bias,
                           float stats[2], int width, float eps)
 {
-    float mean = sum(x, width) / (float)width;
+    float mean = sum_values(x, width) / (float)width;
     float rstd = 1.0f / sqrtf(squares_around(x, mean, width) / (float)width + eps);
     stats[0] = mean;
     stats[1] = rstd;
@@ -40,7 +40,7 @@ static void layer_forward(float *y, const float *x, const float *gain, const flo
     }
 }
 
-static void accumulate(float *y, const float *x, int n)
+static void accumulate_row(float *y, const float *x, int n)
 {
 #pragma omp simd
     for (int i = 0; i < n; i++)
@@ -69,7 +69,7 @@ static void layer_backward(float *dx, float *dgain, float *dbias, const float *d
         }
     }
     if (dbias)
-        accumulate(dbias, dy, width);
+        accumulate_row(dbias, dy, width);
     mean_d /= (float)width;
     mean_dx /= (float)width;
     if (from) {

@@ -12,7 +12,7 @@ struct adamw_terms {
     float root, eps;         /* 1 / sqrt(correct2)           */
 };
 
-static struct adamw_terms fold(const struct adamw *p, float decay)
+static struct adamw_terms fold_adamw(const struct adamw *p, float decay)
 {
     return (struct adamw_terms){.g = p->grad_scale,
                                 .b1 = p->beta1,
@@ -36,7 +36,7 @@ static inline float unless_faded(float m)
     return fabsf(m) < LEAST_M ? 0 : m;
 }
 
-static inline float floored(float v)
+static inline float floor_moment(float v)
 {
     return v > 0 && v < LEAST_V ? LEAST_V : v;
 }
@@ -45,14 +45,14 @@ static inline float adamw_one(const struct adamw_terms *t, float x, float g, flo
 {
     g *= t->g;
     *m = unless_faded(mul_add(t->b1, *m, t->c1 * g));
-    *v = floored(mul_add(t->b2, *v, t->c2 * g * g));
+    *v = floor_moment(mul_add(t->b2, *v, t->c2 * g * g));
     return mul_add(t->keep, x, -(t->step * *m / mul_add(sqrtf(*v), t->root, t->eps)));
 }
 
 static void adamw_step(const struct adamw *p, float decay, float *restrict x,
                        const float *restrict g, float *restrict m, float *restrict v, size_t n)
 {
-    const struct adamw_terms t = fold(p, decay);
+    const struct adamw_terms t = fold_adamw(p, decay);
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         x[i] = adamw_one(&t, x[i], g[i], &m[i], &v[i]);
@@ -62,7 +62,7 @@ static void adamw_peek(const struct adamw *p, float decay, float *restrict theta
                        const float *restrict x, const float *restrict g, const float *restrict m,
                        const float *restrict v, size_t n)
 {
-    const struct adamw_terms t = fold(p, decay);
+    const struct adamw_terms t = fold_adamw(p, decay);
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         float m_next = m[i], v_next = v[i];

@@ -19,14 +19,16 @@ typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alia
 
 /* Where operands lie: element (i, l) of a at i * a_row + l * a_col, vector j of row l of b at l *
  * b_row + j * b_next. */
-struct places {
+struct operand_places {
     size_t a_row, a_col, b_row, b_next, c_row;
 };
 
 /* Inlined with constant rows and vectors, which the unrolling needs. */
-static inline __attribute__((always_inline)) void tile(int rows, int vectors, int k, const float *a,
-                                                       const float *b, float *c,
-                                                       const struct places *at, bool add)
+static inline __attribute__((always_inline)) void small_tile(int rows, int vectors, int k,
+                                                             const float *a, const float *b,
+                                                             float *c,
+                                                             const struct operand_places *at,
+                                                             bool add)
 {
     vec sum[ROWS][VECTORS];
     for (int i = 0; i < rows; i++) {
@@ -54,14 +56,16 @@ static inline __attribute__((always_inline)) void tile(int rows, int vectors, in
 }
 
 /* The last columns, fewer than a vector. */
-static inline __attribute__((always_inline)) void edge(int rows, int columns, int k, const float *a,
-                                                       const float *b, float *c,
-                                                       const struct places *at, bool add)
+static inline __attribute__((always_inline)) void small_edge(int rows, int columns, int k,
+                                                             const float *a, const float *b,
+                                                             float *c,
+                                                             const struct operand_places *at,
+                                                             bool add)
 {
     float part[ROWS * LANES];
-    struct places to = *at;
+    struct operand_places to = *at;
     to.c_row = LANES;
-    tile(rows, 1, k, a, b, part, &to, false);
+    small_tile(rows, 1, k, a, b, part, &to, false);
     for (int i = 0; i < rows; i++, c += at->c_row) {
         for (int j = 0; j < columns; j++)
             c[j] = add ? part[i * LANES + j] + c[j] : part[i * LANES + j];
@@ -69,47 +73,50 @@ static inline __attribute__((always_inline)) void edge(int rows, int columns, in
 }
 
 /* All of n for `rows` rows. */
-static inline __attribute__((always_inline)) void strip(int rows, int n, int k, const float *a,
-                                                        const float *b, float *c,
-                                                        const struct places *at, bool add)
+static inline __attribute__((always_inline)) void small_strip(int rows, int n, int k,
+                                                              const float *a, const float *b,
+                                                              float *c,
+                                                              const struct operand_places *at,
+                                                              bool add)
 {
     int left = n / LANES;
     for (; left >= VECTORS; left -= VECTORS, b += VECTORS * at->b_next, c += VECTORS * LANES)
-        tile(rows, VECTORS, k, a, b, c, at, add);
+        small_tile(rows, VECTORS, k, a, b, c, at, add);
     for (; left >= 2; left -= 2, b += 2 * at->b_next, c += 2 * LANES)
-        tile(rows, 2, k, a, b, c, at, add);
+        small_tile(rows, 2, k, a, b, c, at, add);
     for (; left >= 1; left--, b += at->b_next, c += LANES)
-        tile(rows, 1, k, a, b, c, at, add);
+        small_tile(rows, 1, k, a, b, c, at, add);
     if (n % LANES)
-        edge(rows, n % LANES, k, a, b, c, at, add);
+        small_edge(rows, n % LANES, k, a, b, c, at, add);
 }
 
-static void direct(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
-                   size_t b_row, size_t b_next, float *c, size_t ldc, bool add)
+static void small_direct(int m, int n, int k, const float *a, size_t a_row, size_t a_col,
+                         const float *b, size_t b_row, size_t b_next, float *c, size_t ldc,
+                         bool add)
 {
-    const struct places at = {a_row, a_col, b_row, b_next, ldc};
+    const struct operand_places at = {a_row, a_col, b_row, b_next, ldc};
     for (; m >= ROWS; m -= ROWS, a += ROWS * a_row, c += ROWS * ldc)
-        strip(ROWS, n, k, a, b, c, &at, add);
+        small_strip(ROWS, n, k, a, b, c, &at, add);
     switch (m) {
     case 5:
-        strip(5, n, k, a, b, c, &at, add);
+        small_strip(5, n, k, a, b, c, &at, add);
         break;
     case 4:
-        strip(4, n, k, a, b, c, &at, add);
+        small_strip(4, n, k, a, b, c, &at, add);
         break;
     case 3:
-        strip(3, n, k, a, b, c, &at, add);
+        small_strip(3, n, k, a, b, c, &at, add);
         break;
     case 2:
-        strip(2, n, k, a, b, c, &at, add);
+        small_strip(2, n, k, a, b, c, &at, add);
         break;
     case 1:
-        strip(1, n, k, a, b, c, &at, add);
+        small_strip(1, n, k, a, b, c, &at, add);
         break;
     }
 }
 
-static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turned)
+static void small_pack_b(float *to, const float *b, size_t ld, int n, int k, bool turned)
 {
     if (turned)
         turn_strip(to, b, ld, n, k, LANES);
@@ -123,6 +130,6 @@ const struct gemm_kernels KERNELS(fast_small) = {
     .tile_rows = 2 * ROWS, /* queries of a strip */
     .depth = 1,
     .halves = 2,
-    .pack_b = pack_b,
-    .direct = direct,
+    .pack_b = small_pack_b,
+    .direct = small_direct,
 };

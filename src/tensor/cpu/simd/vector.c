@@ -7,14 +7,14 @@
 #include "tensor/cpu/simd/kernels.h"
 #include "tensor/cpu/simd/math.h"
 
-static void widen(float *y, const uint16_t *x, size_t n)
+static void vector_widen(float *y, const uint16_t *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] = bf16_widen(x[i]);
 }
 
-static void narrow(uint16_t *y, const float *x, size_t n)
+static void vector_narrow(uint16_t *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
@@ -27,7 +27,7 @@ static void narrow(uint16_t *y, const float *x, size_t n)
 }
 
 #if defined(__AVX512F__)
-static void send(float *y, const float *x, size_t n)
+static void vector_send(float *y, const float *x, size_t n)
 {
     size_t i = 0;
     for (; (uintptr_t)y % 64 == 0 && i + 16 <= n; i += 16)
@@ -35,48 +35,48 @@ static void send(float *y, const float *x, size_t n)
     memcpy(y + i, x + i, (n - i) * sizeof *y);
 }
 
-static void sent(void)
+static void vector_sent(void)
 {
     _mm_sfence();
 }
 #endif
 
-static void fill(float *y, float value, size_t n)
+static void vector_fill(float *y, float value, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] = value;
 }
 
-static void add(float *y, const float *x, size_t n)
+static void vector_add(float *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
 }
 
-static void axpy(float *y, float a, const float *x, size_t n)
+static void vector_axpy(float *y, float a, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] = mul_add(a, x[i], y[i]);
 }
 
-static void axpby(float *y, float b, float a, const float *x, size_t n)
+static void vector_axpby(float *y, float b, float a, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] = mul_add(a, x[i], b * y[i]);
 }
 
-static void scale(float *y, float a, size_t n)
+static void vector_scale(float *y, float a, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         y[i] *= a;
 }
 
-static double sum_squares(const float *x, size_t n)
+static double vector_sum_squares(const float *x, size_t n)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -90,7 +90,7 @@ static double sum_squares(const float *x, size_t n)
  */
 enum { TOGETHER = 512 };
 
-static void mix(const struct shuffle *p, uint32_t *restrict x, size_t n)
+static void mix_shuffle(const struct shuffle *p, uint32_t *restrict x, size_t n)
 {
     const uint32_t mask = p->mask;
     const int shift = p->shift;
@@ -104,7 +104,7 @@ static void mix(const struct shuffle *p, uint32_t *restrict x, size_t n)
     }
 }
 
-static void shuffle(const struct shuffle *p, size_t first, int32_t *out, size_t n)
+static void vector_shuffle(const struct shuffle *p, size_t first, int32_t *out, size_t n)
 {
     for (size_t at = 0; at < n; at += TOGETHER) {
         uint32_t x[TOGETHER];
@@ -116,7 +116,7 @@ static void shuffle(const struct shuffle *p, size_t first, int32_t *out, size_t 
         }
         while (left) {
             size_t outside = 0;
-            mix(p, x, left);
+            mix_shuffle(p, x, left);
             for (size_t i = 0; i < left; i++) { /* one that walks on is written again */
                 const uint32_t to = x[i];
                 const uint16_t who = whose[i];
@@ -135,7 +135,7 @@ static uint32_t sign_bits(float x)
     return (uint32_t)(x > 0) | (x < 0 ? 3u : 0u) | (x != x ? 2u : 0u);
 }
 
-static void signs_pack(uint8_t *y, const float *x, size_t n)
+static void vector_signs_pack(uint8_t *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n / 4; i++)
@@ -147,7 +147,7 @@ static void signs_pack(uint8_t *y, const float *x, size_t n)
         y[i / 4] |= (uint8_t)(sign_bits(x[i]) << 2 * (i % 4));
 }
 
-static void signs_unpack(float *y, const uint8_t *x, size_t n)
+static void vector_signs_unpack(float *y, const uint8_t *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) { /* 0, 1, 3 -> 0, 1, -1 */
@@ -157,19 +157,19 @@ static void signs_unpack(float *y, const uint8_t *x, size_t n)
 }
 
 const struct vector_kernels KERNELS(fast_vector) = {
-    .widen = widen,
-    .narrow = narrow,
+    .widen = vector_widen,
+    .narrow = vector_narrow,
 #if defined(__AVX512F__)
-    .send = send,
-    .sent = sent,
+    .send = vector_send,
+    .sent = vector_sent,
 #endif
-    .fill = fill,
-    .add = add,
-    .axpy = axpy,
-    .axpby = axpby,
-    .scale = scale,
-    .sum_squares = sum_squares,
-    .shuffle = shuffle,
-    .signs_pack = signs_pack,
-    .signs_unpack = signs_unpack,
+    .fill = vector_fill,
+    .add = vector_add,
+    .axpy = vector_axpy,
+    .axpby = vector_axpby,
+    .scale = vector_scale,
+    .sum_squares = vector_sum_squares,
+    .shuffle = vector_shuffle,
+    .signs_pack = vector_signs_pack,
+    .signs_unpack = vector_signs_unpack,
 };
