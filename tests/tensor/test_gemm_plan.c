@@ -28,9 +28,9 @@ static void assert_within(const struct gemm_plan *p, const float *room, size_t f
         assert_true(b_end <= room + floats);
         return;
     }
-    assert_true(b_end <= p->a + p->apart);
-    assert_true(p->apart % 16 == 0); /* threads share no line */
-    assert_true((const float *)(void *)p->taken >= p->a + p->apart * (size_t)team);
+    assert_true(b_end <= p->a + p->thread_stride);
+    assert_true(p->thread_stride % 16 == 0); /* threads share no line */
+    assert_true((const float *)(void *)p->taken >= p->a + p->thread_stride * (size_t)team);
     const int places = p->down * p->across;
     const atomic_int *end = p->left + places * p->abreast;
     assert_true(p->added >= p->taken + p->deep * p->down && p->left >= p->added + places);

@@ -3,10 +3,10 @@
  * In mixed precision operands are rounded to bf16: one part each, one product.
  *
  * For fp32: an fp32 number is the exact sum of three bf16 numbers, x = x0 + x1 + x2, each the
- * rounding of what the ones before it leave. Of the nine products of two such sums the six largest
- * are taken, the largest last, and summed in fp32; the three that are dropped are below 2^-25 of |a
- * b|. So the error is that of any fp32 product (measured: smaller, for sums of 384 terms), at about
- * three times the speed of fused multiply-adds.
+ * rounded remainder. Of the nine products of two such sums the six largest are taken, the largest
+ * last, and summed in fp32; the other three are below 2^-25 of |a b|. So the error is that of any
+ * fp32 product (measured: smaller, for sums of 384 terms), at about three times the speed of fused
+ * multiply-adds.
  *
  * Numbers below 2^-108 lose their last bits; an infinity becomes a NaN. */
 #if (defined(__AMX_BF16__) && defined(__AMX_TILE__)) ||                                            \
@@ -16,11 +16,11 @@
 
 /* Registers 0 to 3 are c, 4 rows of a, 5 and 6 columns of b.
  *
- * Where another thread runs on the core, it behaves as if there were 9 registers for tiles instead
- * of many: to write a tile takes one that holds none, and with eight in use products go one after
- * the other, four in 109 ns instead of 28. So the eighth stays empty, what comes next is loaded as
- * soon as what it replaces has been read, and other instructions lie before products and loads: 57
- * ns, and 28 as ever where the core is one's own. */
+ * If another thread runs on the core, the core behaves as if it had 9 registers for tiles instead
+ * of many: writing a tile takes a free register, and with eight tiles in use products run one after
+ * the other, four in 109 ns instead of 28. So the eighth tile stays empty, the next operand is
+ * loaded as soon as the old operand has been read, and other instructions separate products and
+ * loads: 57 ns, and still 28 ns if the core is not shared. */
 #define PRODUCT(c, b)                                                                              \
     __asm__ volatile(".rept 8\n\tnop\n\t.endr");                                                   \
     _tile_dpbf16ps(c, 4, b)
@@ -37,19 +37,19 @@
 #define LOWER                                                                                      \
     PRODUCT(2, 5);                                                                                 \
     PRODUCT(3, 6)
-/* The last rows of these columns, and the columns that come next. */
+/* Multiplies the last rows by the current columns, and loads the next columns. */
 #define LOWER_AND_LOAD(from)                                                                       \
     PRODUCT(2, 5);                                                                                 \
     LOAD_LEFT(from);                                                                               \
     PRODUCT(3, 6);                                                                                 \
     LOAD_RIGHT(from)
 
-/* c = a b of one strip each. Meanwhile it asks for the lines of `next`, which are needed behind it
- * and which another core may have. */
+/* Computes c = a b of one strip each. Meanwhile prefetches the lines of `next`, which are needed
+ * afterwards and may be in another core's cache. */
 FOR_PARTS void amx_tile(int k, const char *a, const char *b, float *c, size_t ldc, int parts,
                         const float *next, size_t ld_next)
 {
-    const int each = (2 * SIDE * DEEP + k - 1) / k; /* lines of `next` that a step asks for */
+    const int each = (2 * SIDE * DEEP + k - 1) / k; /* lines of `next` to prefetch in a step */
     int line = 0;
     _tile_zero(0);
     _tile_zero(1);
@@ -80,11 +80,11 @@ FOR_PARTS void amx_tile(int k, const char *a, const char *b, float *c, size_t ld
             LOAD_LOWER(2);
             LOWER;
         }
-        const char *behind = l + DEEP < k ? b + parts * PART : b; /* the next step's, or any */
+        const char *following = l + DEEP < k ? b + parts * PART : b; /* of the next step, or any */
         LOAD_UPPER(0);
         UPPER; /* a0 b0 */
         LOAD_LOWER(0);
-        LOWER_AND_LOAD(behind + (parts - 1) * PART);
+        LOWER_AND_LOAD(following + (parts - 1) * PART);
     }
     _tile_stored(0, c, ldc * sizeof *c);
     _tile_stored(1, c + 16, ldc * sizeof *c);
@@ -111,7 +111,7 @@ static inline void put_vector(float *c, __m512 x, bool send)
         _mm512_storeu_ps(c, x);
 }
 
-/* As `amx_merge_edge`, of a whole tile. */
+/* Merges a whole tile, as amx_merge_edge does. */
 FOR_PARTS void amx_merge_whole(float *c, size_t ldc, const float *sum, const float *from,
                                size_t ld_from, const float *bias, bool send)
 {
@@ -127,7 +127,7 @@ FOR_PARTS void amx_merge_whole(float *c, size_t ldc, const float *sum, const flo
     }
 }
 
-/* How the eight registers are shaped: 16 rows of 64 bytes each. */
+/* The shape of the eight registers: 16 rows of 64 bytes each. */
 struct amx_shape {
     uint8_t palette, start, reserved[14];
     uint16_t bytes[16];
@@ -161,7 +161,7 @@ FOR_PARTS void amx_block(int m, int n, int k, const float *a, const float *b, fl
                 amx_tile(k, a_at, b_at, to, ldc, parts, to, ldc);
                 continue;
             }
-            const float *next = base ? base : send ? sum : to; /* `sum`: here already */
+            const float *next = base ? base : send ? sum : to; /* `sum`: in this core's cache */
             amx_tile(k, a_at, b_at, sum, SIDE, parts, next, base ? ld_from : send ? SIDE : ldc);
             if (whole)
                 amx_merge_whole(to, ldc, sum, base, ld_from, bias_at, send);

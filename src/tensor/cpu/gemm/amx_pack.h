@@ -1,5 +1,5 @@
-/* What the matrix unit takes (amx.c): strips of 32 rows or columns of bf16, an fp32 number as the
- * sum of three. */
+/* Operands of the matrix unit (amx.c): strips of 32 rows or columns of bf16; an fp32 number is the
+ * sum of three bf16 numbers. */
 #ifndef SOTTO_TENSOR_CPU_GEMM_AMX_PACK_H
 #define SOTTO_TENSOR_CPU_GEMM_AMX_PACK_H
 
@@ -11,17 +11,18 @@
 enum {
     SIDE = 32,             /* of the tile of c in registers: 2 x 2 of 16 x 16 */
     DEEP = 32,             /* k of a step                                     */
-    AHEAD = 2 * DEEP,      /* of a step, what is asked for while it is packed */
+    AHEAD = 2 * DEEP,      /* k to prefetch ahead of a step                   */
     WHOLE = 3,             /* parts, bf16 numbers, for one of fp32            */
     PART = SIDE * DEEP * 2 /* bytes of one part of an operand in a step       */
 };
 
-/* Compiled for either number of parts. */
+/* Compiled for each number of parts, 1 or WHOLE. */
 #define FOR_PARTS static inline __attribute__((always_inline))
 
-/* The unit multiplies pairs of k, and any two may be a pair. Of one part they are neighbours: an
- * instruction converts them so, and bf16 lies so. Of three they are k and k + 16, since two lines
- * become one of such pairs without permuting words. */
+/* The unit multiplies pairs of k, and any two of k may be a pair. With one part the pairs are
+ * neighbours: an instruction converts to such pairs, and bf16 has them in memory. With three parts
+ * the pairs are k and k + 16, since two lines become a line of such pairs without permuting
+ * words. */
 FOR_PARTS int to_mate(int parts)
 {
     return parts == WHOLE ? DEEP / 2 : 1;
@@ -32,7 +33,7 @@ FOR_PARTS int next_pair(int parts)
     return parts == WHOLE ? 1 : 2;
 }
 
-/* Words j and 16 + j of a line side by side. */
+/* Interleaves a line: words j and 16 + j become neighbours. */
 static inline __m512i interleave_words(__m512i line)
 {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -41,7 +42,7 @@ static inline __m512i interleave_words(__m512i line)
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), line);
 }
 
-/* Lower or upper words of both, side by side. */
+/* Interleave the lower words, or the upper words, of both lines. */
 static inline __m512i lower_words(__m512i left, __m512i right)
 {
     return _mm512_mask_blend_epi16(0xaaaaaaaa, left, _mm512_slli_epi32(right, 16));
@@ -52,12 +53,12 @@ static inline __m512i upper_words(__m512i left, __m512i right)
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(left, 16), right);
 }
 
-/* Pairs of numbers as pairs of bf16, three parts so many bytes apart: each is the rounding to
- * nearest of what the ones before it leave, and the last one leaves nothing. */
-static inline void split_pair(char *to, __m512 left, __m512 right, int apart)
+/* Splits pairs of numbers into pairs of bf16, three parts at a `distance` in bytes: each part is
+ * the remainder rounded to nearest, and the last part leaves no remainder. */
+static inline void split_pair(char *to, __m512 left, __m512 right, int distance)
 {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000), half = _mm512_set1_epi32(0x8000);
-    for (int p = 1; p < WHOLE; p++, to += apart) {
+    for (int p = 1; p < WHOLE; p++, to += distance) {
         const __m512i l = _mm512_add_epi32(_mm512_castps_si512(left), half);
         const __m512i r = _mm512_add_epi32(_mm512_castps_si512(right), half);
         _mm512_storeu_si512(to, upper_words(l, r));
@@ -67,25 +68,25 @@ static inline void split_pair(char *to, __m512 left, __m512 right, int apart)
     _mm512_storeu_si512(to, upper_words(_mm512_castps_si512(left), _mm512_castps_si512(right)));
 }
 
-/* 32 numbers as 32 bf16, the parts so many bytes apart. */
-FOR_PARTS void split_line(char *to, const float *x, int parts, int apart)
+/* Splits 32 numbers into 32 bf16, parts at a `distance` in bytes. */
+FOR_PARTS void split_line(char *to, const float *x, int parts, int distance)
 {
     const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
     if (parts == WHOLE)
-        split_pair(to, low, high, apart);
+        split_pair(to, low, high, distance);
     else
         _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
-/* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand.
- */
+/* Splits rows of 32 numbers into rows of 32 bf16, part after part: the left operand of the unit. */
 FOR_PARTS void split_rows(char *to, const float *x, size_t ld, int parts)
 {
     for (int i = 0; i < SIDE; i++, x += ld)
         split_line(to + i * 64, x, parts, PART);
 }
 
-/* The right operand has columns of the same pairs: line `pair` of 16 columns, and of the others. */
+/* Splits columns of 32 numbers, in the same pairs, into the right operand of the unit: line `pair`
+ * of the first 16 columns, then of the last 16. */
 FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
 {
     const size_t next = (size_t)next_pair(parts) * ld, mate = (size_t)to_mate(parts) * ld;
@@ -102,7 +103,7 @@ FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
     }
 }
 
-/* y[c*ldy + r] = a[r][c], 16 x 16 in registers: pairs of rows, fours, eights, all. */
+/* Computes y[c*ldy + r] = a[r][c], 16 x 16 in registers: pairs of rows, fours, eights, all. */
 static inline void transpose_lines(float *y, size_t ldy, __m512 a[16])
 {
     __m512 b[16];
@@ -135,7 +136,7 @@ static inline void transpose_16(float *y, size_t ldy, const float *x, size_t ldx
     transpose_lines(y, ldy, a);
 }
 
-/* Pairs of bf16 for numbers. */
+/* Transposes 16 x 16 pairs of bf16, each pair as a number of 32 bits. */
 static inline void transpose_words(char *to, const uint16_t *x, size_t ldx)
 {
     __m512 a[16];
@@ -144,7 +145,7 @@ static inline void transpose_words(char *to, const uint16_t *x, size_t ldx)
     transpose_lines((float *)to, 16, a);
 }
 
-/* A square of SIDE. */
+/* Transposes a square of SIDE. */
 static void transpose_square(float *y, const float *x, size_t ldx)
 {
     for (int r = 0; r < SIDE; r += 16)
@@ -152,8 +153,8 @@ static void transpose_square(float *y, const float *x, size_t ldx)
             transpose_16(y + c * SIDE + r, SIDE, x + (size_t)r * ldx + c, ldx);
 }
 
-/* Asks the second cache for what step l + AHEAD of a strip is packed from, and at first for what
- * comes before it: rows often lie pages apart, where no processor guesses the next. */
+/* Prefetches the source of step l + AHEAD of a strip into the second cache, and at first the source
+ * of the steps before. Rows are often pages apart, where processors do not predict the next row. */
 static inline void fetch_strip(const float *x, size_t ld, int n, int k, int l, bool turned)
 {
     for (int at = l ? l + AHEAD : 0; at <= l + AHEAD && at < k; at += DEEP) {
@@ -168,8 +169,8 @@ static inline void fetch_strip(const float *x, size_t ld, int n, int k, int l, b
     }
 }
 
-/* Element (i, l) of the step at x[i*ld + l], or x[l*ld + i] when not `turned`, as rows of `whole`:
- * zero beyond n and k. Returns where they are, which is x itself when nothing has to be moved. */
+/* Returns the `rows` x `columns` elements at `x` as a square of SIDE with zeros beyond: x itself if
+ * x has all elements, else a copy in `whole`, with `*ld` changed. */
 static const float *whole_square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows,
                                  int columns)
 {
@@ -182,7 +183,7 @@ static const float *whole_square(float whole[SIDE * SIDE], const float *x, size_
     return whole;
 }
 
-/* Rows of a or, on the `right`, columns of b. */
+/* Packs rows of a or, on the `right`, columns of b. */
 FOR_PARTS void amx_pack(float *strip, const float *x, size_t ld, int n, int k, bool turned,
                         int parts, bool right)
 {
@@ -205,7 +206,7 @@ FOR_PARTS void amx_pack(float *strip, const float *x, size_t ld, int n, int k, b
     }
 }
 
-/* As `whole_square`, of bf16. */
+/* Returns a square of bf16, as whole_square does for fp32. */
 static const uint16_t *whole_square_half(uint16_t whole[SIDE * SIDE], const uint16_t *x, size_t *ld,
                                          int rows, int columns)
 {
@@ -218,13 +219,13 @@ static const uint16_t *whole_square_half(uint16_t whole[SIDE * SIDE], const uint
     return whole;
 }
 
-/* 32 words, or zeros. */
+/* Loads 32 words of `x` from `at` on, or zeros if x is NULL. */
 static inline __m512i line_at(const uint16_t *x, size_t at)
 {
     return x ? _mm512_loadu_si512(x + at) : _mm512_setzero_si512();
 }
 
-/* Words (even, odd) of 32 columns, as two lines of 16 pairs. */
+/* Stores two rows of 32 words as two lines of 16 pairs (even, odd). */
 static inline void pair_up(char *to, __m512i even, __m512i odd)
 {
     const __m512i low = _mm512_shuffle_i64x2(even, odd, 0x44); /* 16 words of each */
@@ -240,7 +241,7 @@ static void amx_pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, i
     for (int l = 0; l < k; l += DEEP, to += PART) {
         int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
-        if (turned) { /* pairs lie side by side already: words change places */
+        if (turned) { /* pairs are neighbours already: only pairs are transposed */
             const uint16_t *from = whole_square_half(whole, x + l, &stride, n, deep);
             for (int half = 0; half < 2; half++)
                 transpose_words(to + half * 1024, from + (size_t)half * 16 * stride, stride);
@@ -252,7 +253,7 @@ static void amx_pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, i
     }
 }
 
-/* Rows that are split: of every 32 elements part after part, in pairs as above. */
+/* Splits a row: of every 32 elements part after part. */
 FOR_PARTS void split_row(uint16_t *to, const float *x, size_t n, int parts)
 {
     for (size_t at = 0; at < n; at += DEEP, to += parts * DEEP)

@@ -2,8 +2,8 @@
  * rounded to bf16, sums are fp32.
  *
  * BFMMLA adds the product of 2 x 4 by 4 x 2 elements to 2 x 2 sums. A strip has pairs of rows (of
- * b: of columns) side by side, four of k each. How the four products are rounded is the
- * processor's: older ones round sums to odd and take denormal numbers for zero. */
+ * b: of columns) next to each other, four of k each. The processor decides how the four products
+ * are rounded: older processors round sums to odd and treat denormal numbers as zero. */
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 
 #include <arm_neon.h>
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void bfmmla_multiply(int k, const b
     }
 }
 
-/* Row i of the sums. */
+/* Returns elements j to j + 3 of row i of the sums. */
 static inline float32x4_t bfmmla_row(sums c, int i, int j)
 {
     const float64x2_t left = vreinterpretq_f64_f32(c[i / 2][j / 2]);
@@ -43,7 +43,7 @@ static inline float32x4_t bfmmla_row(sums c, int i, int j)
     return vreinterpretq_f32_f64(i % 2 ? vzip2q_f64(left, right) : vzip1q_f64(left, right));
 }
 
-/* c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
+/* Computes c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
 static void bfmmla_tile(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size_t ldc,
                         const float *from, size_t ld_from, const float *bias)
 {
@@ -62,7 +62,7 @@ static void bfmmla_tile(int k, const bfloat16_t *a, const bfloat16_t *b, float *
     }
 }
 
-/* A tile at the edge: all of it is computed, what lies in c is kept. */
+/* Computes a tile at the edge: the whole tile in scratch, then the elements inside c. */
 static void bfmmla_edge(int k, const bfloat16_t *a, const bfloat16_t *b, float *c, size_t ldc,
                         const float *from, size_t ld_from, const float *bias, int rows, int columns)
 {
@@ -103,8 +103,8 @@ static inline uint16x4_t round_four(float32x4_t x)
     return vreinterpret_u16_bf16(vcvt_bf16_f32(x));
 }
 
-/* Four of k of four rows, from rows or from columns of memory: to + 0 the first two, + 8 the rest.
- */
+/* Store four of k of four rows, read from rows (turned) or columns (across) of memory: the first
+ * two rows at `to`, the other two at to + 8. */
 static inline void store_turned(uint16_t *to, const uint16x4_t row[4])
 {
     vst1q_u16(to, vcombine_u16(row[0], row[1]));
@@ -125,8 +125,8 @@ static inline void store_across(uint16_t *to, const uint16x4_t deep[4])
     vst1q_u16(to + 8, vreinterpretq_u16_u32(vcombine_u32(row_2, row_3)));
 }
 
-/* A strip of `width` rows (columns of b), from fp32 or, where x is NULL, from bf16; element (i, l)
- * is at [i*ld + l] when `turned`, else at [l*ld + i]; zero beyond n and k. */
+/* Packs a strip of `width` rows (columns of b), from fp32 or, if x is NULL, from bf16; element (i,
+ * l) is at [i*ld + l] if `turned`, else at [l*ld + i]; zero beyond n and k. */
 static inline __attribute__((always_inline)) void bfmmla_pack(float *strip, const float *x,
                                                               const uint16_t *half, size_t ld,
                                                               int n, int k, bool turned, int width)

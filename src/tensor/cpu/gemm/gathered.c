@@ -1,12 +1,12 @@
 #include "tensor/cpu/gemm/gathered.h"
 
 enum {
-    WIDEST = 32,  /* rows or columns of a strip, of any kernel             */
-    STEP = 128,   /* gathered at once, a multiple of every kernel's depth  */
-    TOGETHER = 32 /* elements that kernels split together                  */
+    WIDEST = 32,  /* rows or columns of a strip, of any kernel */
+    STEP = 128,   /* columns gathered at once: a multiple of every kernel's depth */
+    TOGETHER = 32 /* elements split together by kernels */
 };
 
-/* Elements [at, at + n) of a row of `size`, zero outside of it. */
+/* Loads elements [at, at + n) of a row of `size`; elements outside the row are 0. */
 static void load_clipped(const struct kernels *k, struct view row, ptrdiff_t at, ptrdiff_t n,
                          ptrdiff_t size, float *to)
 {
@@ -25,7 +25,8 @@ static void load_clipped(const struct kernels *k, struct view row, ptrdiff_t at,
         memset(to + end, 0, (size_t)(n - end) * sizeof *to);
 }
 
-/* Columns [column, column + columns) of one window: a row of a window is one stretch of memory. */
+/* Gathers columns [column, column + columns) of a window: a row of a window is contiguous in
+ * memory. */
 static void gather_window(const struct kernels *k, const struct windows *s, float *to, size_t image,
                           int y, int x, int column, int columns)
 {
@@ -61,7 +62,7 @@ static void gather_windows(const struct kernels *k, const struct windows *s, flo
     }
 }
 
-/* Where row `row` begins. */
+/* Returns the offset of row `row` in the weight. */
 static size_t turned_at(const struct turned_weight *s, size_t row)
 {
     const size_t o = row % (size_t)s->out, kernel = (size_t)s->kernel;
@@ -89,7 +90,7 @@ static void gather_rows(const struct strip_packer *p, float *to, size_t ld, size
         gather_turned(p->k, p->m.turned, to, ld, row, rows, column, columns);
 }
 
-/* An fp32 matrix as it lies in memory, or NULL. */
+/* Returns the matrix in memory if it is fp32 and dense, else NULL. */
 static const float *plain_matrix(struct gathered_matrix m)
 {
     const struct windows *s = m.windows;
@@ -109,7 +110,7 @@ static void pack_gathered(const struct strip_packer *p, float *strip, const floa
     (p->side == SIDE_LEFT ? p->f->pack_a : p->f->pack_b)(strip, x, ld, n, k, turned);
 }
 
-/* bf16 that the kernels take as it is. */
+/* True for bf16 that kernels pack without a split. */
 static bool is_split(const struct gemm_kernels *f, const struct windows *s)
 {
     return s->from.type == DTYPE_BF16 && f->halves == 1;
@@ -121,7 +122,7 @@ bool cpu_splits(const struct gemm_kernels *f, const struct windows *s)
     return shared && f->split && s->channels % TOGETHER == 0;
 }
 
-/* The lines [*first, *end) of all images that windows [row, row + rows) meet. */
+/* Computes the lines [*first, *end) of all images that windows [row, row + rows) touch. */
 static void lines_of(const struct windows *s, size_t row, size_t rows, size_t *first, size_t *end)
 {
     const size_t wide = (size_t)s->wide, tall = (size_t)s->tall, last = row + rows - 1;
@@ -166,9 +167,10 @@ void cpu_split(struct strip_packer *p, size_t row, size_t rows, float *room)
     p->lines = (const uint16_t *)(const void *)room;
 }
 
-/* Where the first tap of a window lies in the split lines, were it there, and in its image. */
+/* Position of a window's first tap, which may be outside the image: in the split lines, and in the
+ * image. */
 struct window_spot {
-    ptrdiff_t at; /* words */
+    ptrdiff_t at; /* 16-bit words */
     int y, x;
 };
 
@@ -191,7 +193,7 @@ static void find_spots(const struct strip_packer *p, struct window_spot *out, si
     }
 }
 
-/* Pixel (ky, kx) of each window, NULL outside of its image. */
+/* Finds pixel `tap` = (ky, kx) of each window; NULL outside the image. */
 static void find_pixels(const struct strip_packer *p, const struct window_spot *spot, int rows,
                         int tap, const uint16_t **out)
 {
@@ -258,7 +260,8 @@ void cpu_pack_rows(const struct strip_packer *p, float *strip, size_t row, int n
     }
 }
 
-/* Rows [l, l + rows) of the weight as they lie in memory, or NULL. */
+/* Returns rows [l, l + rows) of the weight if they are fp32 rows `*ld` apart in memory, else
+ * NULL. */
 static const float *plain_turned(const struct strip_packer *p, size_t l, int rows, int column,
                                  size_t *ld)
 {

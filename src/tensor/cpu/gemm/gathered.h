@@ -1,7 +1,7 @@
 /* Matrices that are never whole in memory: rows are gathered while a product packs them.
  *
- * A convolution is a product of such matrices: the windows of an image are its rows, the taps of a
- * window times the channels its columns. */
+ * A convolution is a product of gathered matrices: the windows of an image are the rows, the taps
+ * of a window times the channels are the columns. */
 #ifndef SOTTO_TENSOR_CPU_GEMM_GATHERED_H
 #define SOTTO_TENSOR_CPU_GEMM_GATHERED_H
 
@@ -16,15 +16,15 @@ struct windows {
     int kernel_h, kernel_w, stride, top, left;
 };
 
-/* The weight (out, kernel, kernel, in) of some taps, as what a gradient is multiplied by: row (u,
- * v, o), column i: tap (first_y + step (taps_y - 1 - u), first_x + step (taps_x - 1 - v)). */
+/* Some taps of a weight (out, kernel, kernel, in), as the factor of a gradient: row (u, v, o),
+ * column i is tap (first_y + step (taps_y - 1 - u), first_x + step (taps_x - 1 - v)). */
 struct turned_weight {
     struct view from;
     int in, out, kernel;
     int taps_y, taps_x, first_y, first_x, step;
 };
 
-/* One of them. */
+/* A gathered matrix: windows or a turned weight; the other pointer is NULL. */
 struct gathered_matrix {
     const struct windows *windows;
     const struct turned_weight *turned;
@@ -34,28 +34,28 @@ struct gathered_matrix {
  * columns. */
 enum operand_side { SIDE_LEFT, SIDE_RIGHT };
 
-/* A matrix as a thread packs it. */
+/* A matrix and the kernels that pack it. */
 struct strip_packer {
     const struct kernels *k;
     const struct gemm_kernels *f;
     enum operand_side side;
     struct gathered_matrix m;
-    const uint16_t *lines; /* lines of the images as the kernels split them, from `first` on */
+    const uint16_t *lines; /* split lines of the images, from line `first` on */
     size_t first;
 };
 
-/* Whether windows share what kernels split. */
+/* True if windows share lines that kernels split. */
 bool cpu_splits(const struct gemm_kernels *f, const struct windows *s);
-/* Floats that the split lines of windows [row, row + rows) take. */
+/* Returns the floats of the split lines of windows [row, row + rows). */
 size_t cpu_split_room(const struct gemm_kernels *f, const struct windows *s, size_t row,
                       size_t rows);
-/* Splits them, before they are packed. */
+/* Splits the lines of windows [row, row + rows) into `room`, before the windows are packed. */
 void cpu_split(struct strip_packer *p, size_t row, size_t rows, float *room);
 
-/* Rows [row, row + n) and columns [l, l + k) as one strip: n is its width, k its depth. */
+/* Packs rows [row, row + n) and columns [l, l + k) as a strip of width n and depth k. */
 void cpu_pack_rows(const struct strip_packer *p, float *strip, size_t row, int n, int l, int k);
-/* Rows [l, l + k) and columns [column, column + n) as strips side by side: n is their width, k,
- * which is at most PACK_DEPTH, a part of their depth. */
+/* Packs rows [l, l + k) and columns [column, column + n) as adjacent strips of total width n; k, at
+ * most PACK_DEPTH, is a part of their depth. */
 enum { PACK_DEPTH = 256 };
 void cpu_pack_depth(const struct strip_packer *p, float *strips, int depth, size_t l, int k,
                     int column, int n);

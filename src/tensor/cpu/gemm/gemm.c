@@ -2,17 +2,16 @@
  * operands are packed, and tiles of the result are multiplied in registers. The depth is cut into
  * slices.
  *
- * One thread or a few cut the product into parts, pack a part together, and share its tiles. Many
- * threads pack for themselves: see gemm/many.c.
+ * A small team cuts the product into parts, packs each part together, and shares its tiles. In a
+ * large team each thread packs for itself: see gemm/many.c.
  *
- * Slices follow from the shape alone; parts and tiles also from the number of threads, since every
- * element is one chain over the depth of a slice, added slice by slice, whatever tile it falls
- * into.
+ * Slices follow from the shape alone; parts and tiles also from the number of threads. An element
+ * is a single chain over the depth of a slice, added slice by slice, in any tile.
  *
- * Not a BLAS, for three reasons. Several workers live in one process and a library's thread pool
- * serves one caller at a time, while its serial build may not be called twice at once. The last bit
+ * Not a BLAS, for three reasons. Several workers live in one process: a library's thread pool
+ * serves one caller at a time, and its serial build must not be called twice at once. The last bit
  * of a library's result depends on the shape of the call, and so on the number of threads. And bias
- * and residual go in while a tile is in the cache. */
+ * and residual are added while a tile is in the cache. */
 #include "tensor/cpu/gemm/gemm.h"
 
 #include "tensor/cpu/gemm/many.h"
@@ -31,7 +30,7 @@ static void multiply_part(const struct gemm_plan *plan, int index)
         part_multiply(&p, tile);
 }
 
-/* c = bias + residual, ready for products to be added. The residual may be c. */
+/* Sets c = bias + residual; products are added later. The residual may be c. */
 static void start_result_rows(const struct gemm *g, const struct kernels *k, int i, int m, int j,
                               int n)
 {
@@ -48,7 +47,7 @@ static void start_result_rows(const struct gemm *g, const struct kernels *k, int
     }
 }
 
-/* Fewer than THIN rows. */
+/* Multiplies fewer than THIN rows of a. */
 static void multiply_thin(struct device *dev, const struct gemm *g)
 {
     const struct kernels *k = kernels_of(dev);
@@ -109,10 +108,11 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
 
 bool cpu_gemm_takes_both(const struct device *dev)
 {
-    return dev->threads > few_threads(dev) && dev->threads != 3; /* which took 1.03 of the time */
+    return dev->threads > few_threads(dev) && dev->threads != 3; /* 3 threads took 1.03 times as
+                                                                    long */
 }
 
-/* Whether a team packs and multiplies it. */
+/* True if a team packs and multiplies the product. */
 static bool takes_team(const struct device *dev, const struct gemm *g)
 {
     return g->m > 0 && g->n > 0 && (g->m >= THIN || g->trans_a) && team(dev, product_work(g)) > 1;

@@ -1,18 +1,19 @@
-/* Many threads share nothing but what they read: each packs a block of rows of one slice, which
- * stays in its second cache, and then the columns of part after part of that block. What several
- * of them pack costs less than packed strips that travel from one core to the others. Who has
- * finished a block helps with another of which much is left.
+/* Matrix products of many threads, which share nothing but their inputs: each thread packs a block
+ * of rows of one slice, which stays in the thread's second cache, and then the columns of part
+ * after part of that block. Packing the same columns in several threads costs less than moving
+ * packed strips from core to core. A thread that has finished its block helps with a block of which
+ * much is left.
  *
- * Where the product is deep and its result small, several slices of a block are multiplied at once,
- * by threads of their own, each for more columns than if all of them shared one slice: less is
- * packed. An element is the sum of its slices in their order all the same. The thread that has the
- * next one adds it where the result lies; who is early leaves its sums apart, and goes on, and they
- * are added by the one that adds the slice before. */
+ * If the product is deep and its result small, several slices of a block are multiplied at once by
+ * different threads. Each thread then has more columns than if all threads shared one slice, so
+ * less is packed. An element is still the sum of its slices in order: the thread with the next
+ * slice adds its product to the result. A thread that is early stores its sums separately and
+ * continues; the thread that adds the slice before adds these sums too. */
 #include "tensor/cpu/gemm/many.h"
 
 #include <sched.h>
 
-/* What a part is added to comes while its columns are packed. */
+/* Prefetches the elements that a part is added to, while the part's columns are packed. */
 static void fetch_c(const struct gemm_part *p)
 {
     const struct gemm *g = p->plan->g;
@@ -20,13 +21,13 @@ static void fetch_c(const struct gemm_part *p)
         __builtin_prefetch(g->c_from + (size_t)(p->i + r) * g->ld_half + p->j, 1, 2);
 }
 
-/* One part of the result, of all slices: `added` is twice the slices that are in it, and one more
- * while somebody adds the next. */
+/* A part of the result, over all slices. `added` is twice the number of added slices, plus one
+ * while a thread adds the next slice. */
 struct result_spot {
     const struct gemm_plan *plan;
     int block, j;
-    atomic_int *added, *left; /* left (abreast): which slice, counted from 1, has left its sums */
-    float *sums;              /* (abreast)                                                      */
+    atomic_int *added, *left; /* left (abreast): slice, counted from 1, with stored sums */
+    float *sums;              /* (abreast)                                               */
 };
 
 static struct result_spot result_spot_of(const struct gemm_plan *plan, int block, int j)
@@ -54,15 +55,16 @@ static float *spot_sums(const struct result_spot *p, int slice)
     return p->sums + turn * (size_t)p->plan->rows * (size_t)p->plan->columns;
 }
 
-/* Whether the slice is the next: nobody else adds until it is counted. */
+/* Returns true if `slice` is the next slice; no other thread then adds until `added` counts the
+ * slice. */
 static bool enter_slice(const struct result_spot *p, int slice)
 {
     int expected = 2 * slice;
     return atomic_compare_exchange_strong(p->added, &expected, expected + 1);
 }
 
-/* Adds the slices that are next and have left their sums. Who leaves some while another adds is
- * seen by that one, which looks again behind what it has added. */
+/* Adds the next slices with stored sums. A thread looks again after each addition, and so finds
+ * sums that were stored meanwhile. */
 static void add_left(const struct result_spot *p)
 {
     for (;;) {
@@ -88,7 +90,7 @@ static void add_slice(const struct result_spot *at, struct gemm_part *p, int sli
     const int abreast = at->plan->abreast;
     while (!enter_slice(at, slice)) {
         if (abreast > 1 &&
-            atomic_load(at->added) / 2 > slice - abreast) { /* the last sums are gone */
+            atomic_load(at->added) / 2 > slice - abreast) { /* the sums' place is free again */
             p->sums = spot_sums(at, slice);
             break;
         }
@@ -103,11 +105,11 @@ static void add_slice(const struct result_spot *at, struct gemm_part *p, int sli
         add_left(at);
 }
 
-/* Takes parts of a block of rows, of one slice, until none is left. Slices at once begin at
- * columns apart, so that most find the one before them added. */
+/* Takes parts of a block of rows, of one slice, until no part is left. Slices at once start at
+ * different columns, so in most parts the slice before is already added. */
 static void work_on_block(const struct gemm_plan *plan, int slice, int block)
 {
-    const size_t own = (size_t)thread_index() * plan->apart;
+    const size_t own = (size_t)thread_index() * plan->thread_stride;
     const int turn = slice % plan->abreast,
               ahead = plan->across - turn * plan->across / plan->abreast;
     atomic_int *taken = &plan->taken[slice * plan->down + block];
@@ -124,13 +126,13 @@ static void work_on_block(const struct gemm_plan *plan, int slice, int block)
     }
 }
 
-/* Whether so much of a block is left that it pays to pack its rows once more. */
+/* True if enough of a block is left to pack the block's rows once more. */
 static bool wants_help(const struct gemm_plan *plan, int slice, int block)
 {
     return plan->across - atomic_load(&plan->taken[slice * plan->down + block]) >= plan->help;
 }
 
-/* With those of so many blocks, from a slice on, of which enough is left. */
+/* Helps with the blocks of `slice` and the slices at once of which enough is left. */
 static void help_with(const struct gemm_plan *plan, int slice, int blocks, int self)
 {
     for (int i = 0; i < blocks; i++) {
@@ -145,7 +147,8 @@ static int blocks_at_once(const struct gemm_plan *plan, int slice)
     return plan->down * min_int(plan->abreast, plan->deep - slice);
 }
 
-/* Blocks of its own, as one of so many threads, which it may share, then others'. */
+/* Works as thread `self` of `threads`: on the thread's own blocks, which other threads may share,
+ * then on blocks that want help. */
 static void work_as(const struct gemm_plan *plan, int self, int threads)
 {
     for (int slice = 0; slice < plan->deep; slice += plan->abreast) {
@@ -165,7 +168,7 @@ void gemm_work_both(const struct gemm_plan *one, const struct gemm_plan *other)
 {
     const int self = thread_index(), threads = thread_count();
     const int first = threads * one->threads / (one->threads + other->threads);
-    if (first == 0) { /* fewer came than were asked for */
+    if (first == 0) { /* the team is smaller than requested */
         work_as(one, self, threads);
         work_as(other, self, threads);
         return;

@@ -6,25 +6,26 @@
 
 struct gemm_part {
     const struct gemm_plan *plan;
-    float *a, *b;      /* packed                                                        */
-    float *sums;       /* (optional) (m, plan->columns): they stay here, nothing added  */
-    bool new_a, new_b; /* not packed before                                             */
+    float *a, *b;      /* packed operands */
+    float *sums;       /* (optional) (m, plan->columns): receives the product in place of c */
+    bool new_a, new_b; /* true: must be packed */
     int i, m, j, n, l, k;
 };
 
-/* Rows change fastest, then depth, then columns. */
+/* Returns part `index` of a plan: rows change fastest, then depth, then columns. */
 struct gemm_part part_of(const struct gemm_plan *plan, int index);
 
-/* Its strips that are new, of rows and then of columns; and its tiles. */
+/* A part's strips to pack, rows first and then columns, and a part's tiles, which part_pack and
+ * part_multiply take by index. */
 int part_strips(const struct gemm_part *p);
 void part_pack(const struct gemm_part *p, int strip);
 int part_tiles(const struct gemm_part *p);
 void part_multiply(const struct gemm_part *p, int tile);
 
-/* Adds what was left in `sums`. */
+/* Adds `sums` to c. */
 void part_add(const struct gemm_part *p);
 
-/* Elements (i, j) to (i + m, j + n) of c, which are at `at`, from bf16, and back: while a tile is
+/* Convert elements (i, j) to (i + m, j + n) of c, stored at `at`, from and to bf16 while a tile is
  * in the cache. */
 void gemm_widen(const struct vector_kernels *f, const struct gemm *g, float *at, size_t ld,
                 size_t i, size_t j, int m, int n);

@@ -1,21 +1,22 @@
 /* Cuts a matrix product: the depth by the shape alone, rows and columns also by the number of
- * threads; and says what room the packed operands take. */
+ * threads. Also computes the scratch of packed operands. */
 #include "tensor/cpu/gemm/plan.h"
 
 #include <assert.h>
 #include <math.h>
 
 enum {
-    DEPTH = 768,   /* k of a slice: a tile's strips stay in the second cache          */
-    ROOM_M = 2048, /* rows of a and columns of b that a few threads pack at once      */
+    DEPTH = 768,   /* k of a slice: a tile's strips stay in the second cache     */
+    ROOM_M = 2048, /* rows of a and columns of b that a few threads pack at once */
     ROOM_N = 2048,
     BLOCK = 5 << 16, /* floats of a packed block of rows, which stays in the second cache */
-    COLUMNS = 32,    /* of a part of such a block: a multiple of every kernel's           */
-    PACKING = 64,    /* to pack an element takes as long as to multiply so many           */
-    SUMS = 1 << 22   /* floats at most that slices at once leave apart                    */
+    COLUMNS = 32,    /* columns of a part of a block: a multiple of every kernel's */
+    PACKING = 64,    /* time to pack an element, in multiplications */
+    SUMS = 1 << 22   /* largest scratch for sums of slices at once, in floats */
 };
 
-/* The deepest slice: bf16 takes half the room, and sums travel less often. */
+/* Returns the largest depth of a slice. bf16 takes half the space, and a deeper slice moves sums
+ * less often. */
 static int deepest_slice(const struct gemm_kernels *f)
 {
     return f->halves == 1 ? 2 * DEPTH : DEPTH;
@@ -34,9 +35,9 @@ size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
     return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
 
-/* The largest tile where it leaves every thread a few. Else that with which a part takes the least
- * time, in units of the tile in registers: its strips come from a cache that threads share, and
- * some threads wait for the others' last tile. */
+/* Chooses the largest tile if every thread then has a few tiles. Otherwise chooses the tile with
+ * which a part takes the least time, in units of the register tile: strips are read from a cache
+ * that threads share, and threads wait for the last tile of another thread. */
 static void choose_tile(struct gemm_plan *plan, int threads)
 {
     const struct gemm_kernels *f = plan->kernels;
@@ -63,27 +64,29 @@ static void choose_tile(struct gemm_plan *plan, int threads)
     }
 }
 
-/* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
+/* Cuts `size` into equal parts of at most `most`, rounded up to `unit`, rather than a short last
+ * part. Returns the number of parts; `*each` is their size. */
 static int cut_evenly(int size, int most, int unit, int *each)
 {
     *each = (int)round_up((size_t)ceil_div(size, ceil_div(size, most)), (size_t)unit);
     return ceil_div(size, *each);
 }
 
-/* Floats of a packed block of rows. In bf16, whose products are fast, smaller ones leave more of
- * the second cache to columns and results. */
+/* Returns the floats of a packed block of rows. Products of bf16 are fast; a smaller block leaves
+ * more of the second cache to columns and results. */
 static size_t block_size(const struct gemm_kernels *f)
 {
     return f->halves == 1 ? BLOCK / 2 : BLOCK;
 }
 
-/* Rows of a block, of which a slice stays in a thread's second cache. */
+/* Returns the rows of a block of which a slice stays in a thread's second cache. */
 static int most_block_rows(const struct gemm_kernels *f, int depth)
 {
     return (int)(block_size(f) / strip_size(f, f->rows, depth)) * f->rows;
 }
 
-/* As many blocks as may be tried: more, of fewer rows, keep more threads busy at the end. */
+/* Returns the largest number of blocks to try: more blocks, of fewer rows, keep more threads busy
+ * at the end. */
 static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threads)
 {
     const int least = ceil_div(m, most_block_rows(f, depth)),
@@ -91,22 +94,22 @@ static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threa
     return least > most ? least : most;
 }
 
-/* Threads that would share a block's columns may take slices of it: of two, the sums would cost
- * what is saved. */
+/* Returns the largest number of slices at once. Threads that would share a block's columns may take
+ * different slices of the block; with two slices the sums would cost more than is saved. */
 static int most_abreast(int deep, int threads, int blocks)
 {
     const int owners = threads / blocks;
     return owners > 1 && deep > 2 ? min_int(owners, deep) : 1;
 }
 
-/* Floats of sums apart; none where slices come one after the other. */
+/* Returns the floats of separate sums; 0 if slices run one after the other. */
 static size_t sums_room(size_t m, size_t n, int abreast)
 {
     return abreast > 1 ? m * n * (size_t)abreast : 0;
 }
 
-/* Time of so many slices at once, in blocks of so many rows: a thread packs its blocks of each
- * slice, and the columns of each part; half the slices leave their sums apart. */
+/* Returns the time of `abreast` slices at once, in blocks of `rows` rows: a thread packs its blocks
+ * of each slice and the columns of each part; half of the slices store their sums separately. */
 static double time_at_once(const struct gemm_plan *plan, int threads, int rows, int down,
                            int abreast)
 {
@@ -123,7 +126,7 @@ static double block_time(const struct gemm_plan *plan, int threads, int rows, in
            (last ? time_at_once(plan, threads, rows, down, last) : 0);
 }
 
-/* Blocks of rows for so many threads, and slices at once: the least time. */
+/* Chooses the blocks of rows, and the slices at once, with the least time. */
 static void choose_blocks(struct gemm_plan *plan, int threads)
 {
     const struct gemm_kernels *f = plan->kernels;
@@ -150,25 +153,26 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
     plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
 }
 
-/* Floats that packed operands take: of the team, or of each of its threads; and how many counters
- * it has. */
+/* Returns the floats of the packed operands of a small team. */
 static size_t few_room(const struct gemm_kernels *f, int m, int n, int depth)
 {
     return strip_size(f, (int)round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows), depth) +
            strip_size(f, (int)round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns), depth);
 }
 
+/* Returns the floats of a packed block of rows of a thread of a large team. */
 static size_t block_room(const struct gemm_kernels *f, int m, int depth)
 {
     return min_size(strip_size(f, (int)round_up((size_t)m, (size_t)f->rows), depth), block_size(f));
 }
 
+/* Returns the floats of the packed operands of a thread of a large team. */
 static size_t own_room(const struct gemm_kernels *f, int m, int depth)
 {
     return round_up(block_room(f, m, depth) + strip_size(f, COLUMNS, depth), 16);
 }
 
-/* `left`: blocks, of as many slices as there are at once. */
+/* Returns the number of counters; `left`: blocks times slices at once. */
 static size_t counters_room(int deep, int down, int across, int left)
 {
     return round_up((size_t)down * (size_t)deep + (size_t)across * (size_t)(down + left), 16);
@@ -206,9 +210,9 @@ struct gemm_plan gemm_plan_many(const struct device *dev, int m, int n, int k, b
     const struct gemm_kernels *f = plan.kernels;
     choose_blocks(&plan, threads);
     plan.send = f->send_block && dev->threads > MANY_THREADS;
-    plan.apart = own_room(f, m, plan.depth);
+    plan.thread_stride = own_room(f, m, plan.depth);
     plan.b = plan.a + block_room(f, m, plan.depth);
-    place_counters(&plan, plan.a + plan.apart * (size_t)dev->threads);
+    place_counters(&plan, plan.a + plan.thread_stride * (size_t)dev->threads);
     return plan;
 }
 
@@ -226,7 +230,8 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
     return plan;
 }
 
-/* Of any number of slices at once that this product or a smaller one may have. */
+/* Returns the floats of separate sums for any number of slices at once that this product or a
+ * smaller product may have. */
 static size_t abreast_room(const struct gemm_kernels *f, int m, int n, int deep, int threads)
 {
     const int abreast = most_abreast(deep, threads, 1);
@@ -243,7 +248,7 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
     if (threads <= few_threads(dev))
         return few;
     const int down =
-        most_blocks(f, m, depth, threads); /* and of slices at once, `threads` at most */
+        most_blocks(f, m, depth, threads); /* blocks; times slices at once: `threads` at most */
     const size_t counters =
         counters_room(deep, down, ceil_div(n, COLUMNS), down > threads ? down : threads);
     const size_t many =

@@ -4,22 +4,23 @@
 
 #include "tensor/cpu/gemm/gathered.h"
 
-/* Rows of c = a b + bias. */
+/* A product c = a b + bias of gathered operands, computed by rows. */
 struct row_product {
     size_t m;
     int n, k;
     bool half; /* operands may be rounded to bf16 */
     struct gathered_matrix a, b;
-    bool b_turned; /* rows of b are columns of the product, else they are its depth */
+    bool b_turned; /* true: rows of b are columns of the product; false: rows of b are its depth */
     struct view c;
     const float *bias; /* (optional) (n) */
     bool add;          /* c += */
-    /* Where rows of the product go: row (image, y, x), of `tall` times `wide` in an image, is pixel
-     * (first_y + y * step, first_x + x * step) of one of (h, w). step 1: in order. */
+    /* Place of the product's rows in c: row (image, y, x), of `tall` times `wide` in an image, is
+     * pixel (first_y + y * step, first_x + x * step) of an image of (h, w). step 1: rows in
+     * order. */
     int step, first_y, first_x, tall, wide, h, w;
 };
 
-/* c (m, n) += a^T b, summed over the k rows of both; c is fp32. */
+/* c (m, n) += a^T b, summed over the k rows of a and b; c is fp32. */
 struct sum_product {
     int m, n;
     size_t k;
@@ -28,8 +29,8 @@ struct sum_product {
     float *c;
 };
 
-/* Floats of scratch, and the products, which take it at `room`; of row products several at once,
- * ROW_PRODUCTS at most, which write different rows. */
+/* The functions ..._room return the floats of scratch that a product takes at `room`. `n` row
+ * products, at most ROW_PRODUCTS, run at once and write different rows. */
 enum { ROW_PRODUCTS = 4 };
 size_t cpu_row_products_room(const struct device *dev, const struct row_product *p, int n);
 void cpu_row_products(struct device *dev, const struct row_product *p, int n, float *room);

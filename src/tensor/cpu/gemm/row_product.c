@@ -1,22 +1,22 @@
-/* A product of which one operand is much larger than memory should hold: rows of a, packed by the
- * thread that multiplies them, a tile at a time that stays in the second cache. All of b is packed
- * before. */
+/* Products with a left operand too large for memory: each thread packs the rows of a that it
+ * multiplies, a tile at a time, and the tile stays in the second cache. All of b is packed
+ * first. */
 #include "tensor/cpu/gemm/products.h"
 
 enum {
     DEPTH = 576,     /* k of a packed tile: nine taps of 64 channels */
-    TILE_ROWS = 256, /* at most                                      */
+    TILE_ROWS = 256, /* rows of a tile, at most                      */
     STEP = 128       /* columns of b that a thread packs at once     */
 };
 
-/* How a row product is cut. */
+/* The cut of a row product into parts of k and tiles of rows. */
 struct row_plan {
     const struct gemm_kernels *f;
     int depth, parts; /* of k */
-    int rows;         /* of a tile */
+    int rows;         /* rows of a tile */
     size_t tiles;
-    size_t b_size, a_size, c_size; /* floats: all of b; a tile of a, of c  */
-    size_t split_size;             /* what a tile of a is packed from      */
+    size_t b_size, a_size, c_size; /* floats: all of b; a tile of a, of c */
+    size_t split_size;             /* floats: split lines of a tile of a  */
 };
 
 static bool writes_in_place(const struct row_product *p)
@@ -30,7 +30,8 @@ static struct row_plan plan_rows(const struct device *dev, const struct row_prod
     const struct gemm_kernels *f = plan.f;
     plan.depth = (int)round_up((size_t)ceil_div(p->k, ceil_div(p->k, DEPTH)), (size_t)f->depth);
     plan.parts = ceil_div(p->k, plan.depth);
-    /* A tile may depend on the number of threads, since every element of c is one chain over k. */
+    /* A tile may depend on the number of threads, since an element of c is a single chain over
+     * k. */
     const size_t threads = (size_t)dev->threads, most = TILE_ROWS * threads;
     const size_t turns = (p->m + most - 1) / most;
     plan.rows = (int)round_up((p->m + turns * threads - 1) / (turns * threads), (size_t)f->rows);
@@ -49,19 +50,19 @@ static struct row_plan plan_rows(const struct device *dev, const struct row_prod
     return plan;
 }
 
-/* Floats of one thread. */
+/* Returns the floats of a thread's scratch. */
 static size_t row_thread_size(const struct row_plan *plan)
 {
     return plan->a_size + plan->c_size + plan->split_size;
 }
 
-/* Plans of several products, and the floats that they take: all of their b, then room for the
- * largest tile of each thread. */
+/* Plans of several products, and their scratch: b of all products, then the largest tile of each
+ * thread. */
 struct row_plans {
     struct row_plan plan[ROW_PRODUCTS];
-    float *b[ROW_PRODUCTS]; /* from NULL on, without a room */
+    float *b[ROW_PRODUCTS]; /* NULL without a room */
     size_t b_size, own, tiles, work;
-    int pieces; /* of b that are packed at once */
+    int pieces; /* pieces of b, packed in parallel */
 };
 
 static void plan_all(struct row_plans *all, const struct device *dev, const struct row_product *p,
@@ -95,7 +96,7 @@ static float *part_of_b(const struct row_plan *plan, const struct row_product *p
     return b + (size_t)part * strip_size(plan->f, columns, plan->depth);
 }
 
-/* Strips of `b` for columns [j, j + n), over all parts. */
+/* Packs the strips of b for columns [j, j + n), over all parts. */
 static void pack_b_strips(const struct kernels *kernels, const struct row_plan *plan,
                           const struct row_product *p, float *b, int j, int n)
 {
@@ -113,7 +114,7 @@ static void pack_b_strips(const struct kernels *kernels, const struct row_plan *
     }
 }
 
-/* Rows of a tile to where they belong, all at once where they lie in order. */
+/* Writes the rows of a tile to their places in c, all at once if they are in order. */
 static void spread_rows(const struct kernels *k, const struct row_product *p, const float *tile,
                         size_t first, int rows)
 {
@@ -140,7 +141,7 @@ static void spread_rows(const struct kernels *k, const struct row_product *p, co
     }
 }
 
-/* One tile; `own` is the thread's room. */
+/* Multiplies a tile; `own` is the thread's scratch. */
 static void multiply_rows(const struct kernels *kernels, const struct row_plan *plan,
                           const struct row_product *p, float *b, float *own, size_t tile)
 {

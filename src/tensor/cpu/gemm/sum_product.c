@@ -1,27 +1,27 @@
-/* A product that sums over very many rows: the rows are cut into shares and the result into tiles,
- * by the shape alone. A thread packs the rows of its tile and share itself; shares are added in
- * their order. */
+/* Products that sum over very many rows: the rows are cut into shares and the result into tiles, by
+ * the shape alone. A thread packs the rows of its tile and share; shares are added in order. */
 #include "tensor/cpu/gemm/products.h"
 
 enum {
-    SUM_DEPTH = PACK_DEPTH, /* rows that are packed at once                                 */
-    SUM_TILE = 576,         /* rows and columns of c that one thread sums                   */
-    SUM_SHARES = 16,        /* tiles times shares, at least, where it is long enough        */
-    SUM_LONG = 1024,        /* rows that are worth a share                                  */
-    SUM_ROOM = 4 << 20      /* floats that shares of c may take                             */
+    SUM_DEPTH = PACK_DEPTH, /* rows packed at once */
+    SUM_TILE = 576,         /* rows and columns of c that a thread sums */
+    SUM_SHARES = 16,        /* tiles times shares, at least, if k is large enough */
+    SUM_LONG = 1024,        /* rows worth a share */
+    SUM_ROOM = 4 << 20      /* floats of all shares of c, at most */
 };
 
-/* How a sum product is cut: shares of k, tiles of c. */
+/* The cut of a sum product: shares of k, tiles of c. */
 struct sum_plan {
     const struct gemm_kernels *f;
     int rows, columns, down, across; /* of a tile; tiles */
     int shares;
     size_t length;                 /* rows of a share */
     size_t a_size, b_size, c_size; /* floats: tiles of a and b, a share of c */
-    size_t split_size;             /* what a tile of b is packed from        */
+    size_t split_size;             /* floats: split lines of a tile of b */
 };
 
-/* Equal tiles of at most SUM_TILE; an even number of them, where there are several. */
+/* Returns the side of equal tiles of at most SUM_TILE; their number is even if there are
+ * several. */
 static int tile_side(int n, int unit)
 {
     int tiles = ceil_div(n, SUM_TILE);
@@ -54,7 +54,7 @@ static struct sum_plan plan_sums(const struct device *dev, const struct sum_prod
     return plan;
 }
 
-/* Floats of one thread. */
+/* Returns the floats of a thread's scratch. */
 static size_t sum_thread_size(const struct sum_plan *plan)
 {
     return plan->a_size + plan->b_size + plan->split_size;
@@ -66,7 +66,7 @@ size_t cpu_sum_product_room(const struct device *dev, const struct sum_product *
     return sum_thread_size(&plan) * (size_t)dev->threads + plan.c_size * (size_t)plan.shares;
 }
 
-/* One tile of c over one share of k; `own` is the thread's room. */
+/* Sums a tile of c over a share of k; `own` is the thread's scratch. */
 static void sum_tile(const struct kernels *kernels, const struct sum_plan *plan,
                      const struct sum_product *p, int share, int tile, float *own, float *c)
 {

@@ -2,8 +2,9 @@
 #include "tensor/cpu/simd/kernels.h"
 #include "tensor/cpu/simd/math.h"
 
-/* gelu(x) = x/2 (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3). Since (1 + tanh u)/2 = sigmoid(2u)
- * one exponential and one division do, and the left tail keeps its relative accuracy. */
+/* gelu(x) = x/2 (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3). Since (1 + tanh u)/2 =
+ * sigmoid(2u), an exponential and a division suffice, and the left tail keeps its relative
+ * accuracy. */
 #define TWO_ROOT 1.59576912f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
 
@@ -68,7 +69,7 @@ static void swiglu_backward(float *dgate, float *dup, const float *dy, const flo
     }
 }
 
-/* What is no number stays none. */
+/* A NaN stays NaN. */
 static void relu_forward(float *y, const float *x, size_t n)
 {
 #pragma omp simd

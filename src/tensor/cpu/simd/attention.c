@@ -4,8 +4,9 @@
 #include "tensor/cpu/simd/kernels.h"
 #include "tensor/cpu/simd/math.h"
 
-/* Rows are short, so what costs is not the arithmetic: loops run over whole groups of GROUP scores,
- * as many for every row of a strip, and what a row does not see is set aside by its place. */
+/* Rows are short, so arithmetic is not the cost: loops run over whole groups of GROUP scores, the
+ * same number for every row of a strip, and scores that a row does not see are masked by their
+ * index. */
 enum { GROUP = ATTENTION_PAD };
 
 static float group_max(float x[GROUP])
@@ -55,7 +56,8 @@ static float softmax_row(float *s, int lo, int hi, int n, float scale, float *ls
     return 1.0f / sum;
 }
 
-/* p and ds of a group, of which places [lo, hi) are seen; all of them if not at an `edge`. */
+/* Computes p and ds of a group, of which [lo, hi) are seen; all of the group if not at an
+ * `edge`. */
 static inline __attribute__((always_inline)) void group_backward(float *s, float *dp, int lo,
                                                                  int hi, float scale, float lse,
                                                                  float delta, bool edge)

@@ -19,7 +19,7 @@ typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alia
 
 #include "tensor/cpu/simd/dct.h"
 
-/* LANES rows at once. */
+/* Transforms LANES rows at once. */
 static void transform_rows(float *y, size_t ldy, const float *x, size_t ldx)
 {
     vec in[DCT_SIDE], out[DCT_SIDE];
@@ -102,9 +102,9 @@ static uint32_t largest_key(const uint32_t *keys, int n)
     return most;
 }
 
-/* The magnitude of the keep-th largest, by halves: as numbers, fp32 magnitudes are in the order of
- * their bits. Any that `keep` reach and at most `more` beside does. Mostly it is not far from the
- * largest, so the first try is three powers of two below that. */
+/* Returns a magnitude that `keep` keys reach and at most `more` others, by bisection: as numbers,
+ * fp32 magnitudes are in the order of their bits. The result is mostly close to the largest
+ * magnitude, so the first try is three powers of two below. */
 static uint32_t threshold_key(const uint32_t *keys, int n, int keep, int more)
 {
     uint32_t low = 0, high = largest_key(keys, n) + 1; /* all reach low, none high */
@@ -122,12 +122,12 @@ static uint32_t threshold_key(const uint32_t *keys, int n, int keep, int more)
     return low;
 }
 
-/* Bits of a number, and those without its sign. */
+/* Bits of a number, and the mask of its magnitude. */
 typedef uint32_t bits_of __attribute__((may_alias));
 enum { MAGNITUDE = 0x7fffffff };
 
-/* Which magnitudes reach `least`, in order, and where they are, without a branch that nobody could
- * foresee; both have room for all n. Returns how many. */
+/* Finds the magnitudes that reach `least`, in order, and their indices, without an unpredictable
+ * branch; `keys` and `index` have space for n. Returns their number. */
 static int find_keys(const bits_of *bits, int n, uint32_t least, uint32_t *keys, int32_t *index)
 {
     int count = 0, i = 0;
@@ -153,8 +153,8 @@ static int find_keys(const bits_of *bits, int n, uint32_t least, uint32_t *keys,
     return count;
 }
 
-/* Something that `keep` keys reach at least, and not many more: the largest of each of n / WAYS
- * groups are as many keys as there are groups, so the keep-th of these is reached by as many. */
+/* Returns a bound that at least `keep` keys reach, and not many more: the largest keys of n / WAYS
+ * groups are different keys, so at least `keep` keys reach the keep-th largest of them. */
 enum { WAYS = 16 };
 static uint32_t group_bound(const bits_of *bits, int n, int keep, uint32_t *room)
 {
@@ -173,10 +173,11 @@ static uint32_t group_bound(const bits_of *bits, int n, int keep, uint32_t *room
     return threshold_key(room, groups, keep, keep / 8);
 }
 
-/* Few of few: the largest, and again without it. Of equal ones the first. */
+/* A few of a few elements are found one at a time: the largest, then the largest of the rest. Of
+ * equal elements the first is taken. */
 enum { FEW = 4, OF_FEW = 64 };
 
-/* The next of k in order. */
+/* Inserts `next` into k sorted indices. */
 static void insert_index(int32_t *index, int k, int32_t next)
 {
     for (; k > 0 && index[k - 1] > next; k--)
@@ -236,16 +237,19 @@ static void take_largest(const bits_of *bits, int n, int keep, int32_t *index)
 }
 #endif
 
-/* Many, or of many: those that reach a bound first, and of these those that reach the border. */
+/* Takes many elements, or a few of many: first finds the elements that reach a bound, then takes of
+ * these the elements that reach the border. */
 static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, int32_t *where,
                           int32_t *index)
 {
     const int found = find_keys(bits, n, group_bound(bits, n, keep, room), room, where);
     const uint32_t least = threshold_key(room, found, keep, 0);
-    int border = keep - count_keys(room, found, least + 1); /* of those at the border, the first */
+    int border = keep - count_keys(room, found, least + 1); /* of elements equal to the border, the
+                                                               first */
     int k = 0, to = 0;
 #ifdef __AVX512F__
-    const bool none_left = count_keys(room, found, least) == keep; /* at the border */
+    const bool none_left = count_keys(room, found, least) == keep; /* at the border: all are
+                                                                      taken */
     for (; k + 16 <= found && none_left; k += 16) {
         const __mmask16 reach =
             _mm512_cmpge_epu32_mask(_mm512_loadu_si512(room + k), _mm512_set1_epi32((int)least));
@@ -254,7 +258,7 @@ static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, 
         to += __builtin_popcount(reach);
     }
 #endif
-    for (; k < found; k++) { /* without a branch that nobody could foresee */
+    for (; k < found; k++) { /* without an unpredictable branch */
         const int at = room[k] == least, takes = (room[k] > least) | (at & (border > 0));
         where[to] = where[k];
         to += takes;
@@ -263,7 +267,7 @@ static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, 
     memcpy(index, where, (size_t)keep * sizeof *index);
 }
 
-/* index / w, for indices of tiles. */
+/* A divisor w of indices of tiles: index / w as a multiplication. */
 struct index_divisor {
     uint64_t by;
 };
@@ -299,7 +303,7 @@ static void select_largest(const float *c, int rows, int w, size_t ld, int keep,
     }
 }
 
-/* `vectors` vectors of a row: the sum of n rows of b. */
+/* Computes `vectors` vectors of a row: the weighted sum of n rows of b. */
 static inline __attribute__((always_inline)) void sum_row(int vectors, float *y,
                                                           const int32_t *index, const float *value,
                                                           int n, const float *b, size_t ld)
@@ -327,7 +331,7 @@ static void sum_tile_rows(float *y, int rows, int w, size_t ld, const int32_t *i
     if (rows == 1)
         return;
     memset(y, 0, (size_t)rows * ld * sizeof *y);
-    for (int k = 0; k < n; k++) { /* as they come: how many there are in a row cannot be foreseen */
+    for (int k = 0; k < n; k++) { /* in order of index: rows have an unpredictable number */
         const int row = divide_index(index[k], by);
         float *to = y + (size_t)row * ld;
         const float *from = bw + (size_t)(index[k] - row * w) * ld;
@@ -386,7 +390,7 @@ static void sign_vector(float *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] = x[i] > 0 ? 1 : x[i] < 0 ? -1 : x[i] + 0; /* 0, not -0; what is no number stays */
+        y[i] = x[i] > 0 ? 1 : x[i] < 0 ? -1 : x[i] + 0; /* 0, not -0; a NaN stays */
 }
 
 const struct codec_kernels KERNELS(fast_codec) = {

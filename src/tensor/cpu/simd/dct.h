@@ -1,15 +1,16 @@
-/* The cosine transform of 64 numbers by butterflies, of a vector of them at once: without a scale,
+/* The cosine transform of 64 numbers by butterflies, of a vector of numbers at once: without a
+ * scale,
  *
  *     C2(n): y_k = sum_i x_i cos(pi (2i + 1) k / 2n)            and, back, its transpose
- *     C4(n): y_k = sum_i x_i cos(pi (2i + 1)(2k + 1) / 4n)      which is its own
+ *     C4(n): y_k = sum_i x_i cos(pi (2i + 1)(2k + 1) / 4n)      equal to its transpose
  *
- * Frequencies of C2(n) are even or odd about the middle, in turn: C2(n/2) of the sums of what
- * mirrors itself, and C4(n/2) of the differences. Pairs that mirror each other in C4(n), turned by
- * pi (2i + 1) / 4n, are two C2(n/2): with p = C2 of the one and q = C2 of the other in turned signs
- * y_2k = p_k + q_(n/2-k) and y_(2k-1) = p_k - q_(n/2-k) (Wang 1984). In all 9 operations a number,
- * where the product with the matrix has 64.
+ * Frequencies of C2(n) are even or odd about the middle, in turn: C2(n/2) of the sums of mirrored
+ * elements, and C4(n/2) of the differences. In C4(n), mirrored pairs turned by pi (2i + 1) / 4n are
+ * two C2(n/2): with p = C2 of the first and q = C2 of the second with alternating signs, y_2k = p_k
+ * + q_(n/2-k) and y_(2k-1) = p_k - q_(n/2-k) (Wang 1984). In total 9 operations a number; the
+ * product with the matrix has 64.
  *
- * For files that have defined LANES and vec, a vector of as many floats. */
+ * A file that includes this header defines LANES and vec, a vector of LANES floats. */
 #ifndef SOTTO_TENSOR_CPU_SIMD_DCT_H
 #define SOTTO_TENSOR_CPU_SIMD_DCT_H
 
@@ -18,7 +19,8 @@
 
 #include "base/sanitized.h"
 
-#ifdef SANITIZED_ADDRESS /* which looks at every access: one function of them all takes minutes */
+/* The sanitizer checks every access: a single function of all steps would compile for minutes. */
+#ifdef SANITIZED_ADDRESS
 #define DCT_INLINE static __attribute__((noinline))
 #define DCT_UNROLL
 #else
@@ -30,18 +32,19 @@
 #endif
 #endif
 
-/* cos(pi k / 128); sines are the same from behind. */
+/* cos(pi k / 128); sines are the same numbers in reverse order. */
 /* clang-format off */
 static const float dct_cosine[65] = {
     1, 0.999698819f, 0.998795456f, 0.997290457f, 0.995184727f, 0.992479535f, 0.98917651f,
     0.985277642f, 0.98078528f, 0.97570213f, 0.970031253f, 0.963776066f, 0.956940336f, 0.949528181f,
-    0.941544065f, 0.932992799f, 0.923879533f, 0.914209756f, 0.903989293f, 0.893224301f, 0.881921264f,
-    0.870086991f, 0.85772861f, 0.844853565f, 0.831469612f, 0.817584813f, 0.803207531f, 0.788346428f,
-    0.773010453f, 0.757208847f, 0.740951125f, 0.724247083f, 0.707106781f, 0.689540545f, 0.671558955f,
-    0.653172843f, 0.634393284f, 0.615231591f, 0.595699304f, 0.575808191f, 0.555570233f, 0.53499762f,
-    0.514102744f, 0.492898192f, 0.471396737f, 0.44961133f, 0.427555093f, 0.405241314f, 0.382683432f,
-    0.359895037f, 0.336889853f, 0.31368174f, 0.290284677f, 0.266712757f, 0.24298018f, 0.21910124f,
-    0.195090322f, 0.170961889f, 0.146730474f, 0.122410675f, 0.0980171403f, 0.0735645636f, 0.0490676743f,
+    0.941544065f, 0.932992799f, 0.923879533f, 0.914209756f, 0.903989293f, 0.893224301f,
+    0.881921264f, 0.870086991f, 0.85772861f, 0.844853565f, 0.831469612f, 0.817584813f,
+    0.803207531f, 0.788346428f, 0.773010453f, 0.757208847f, 0.740951125f, 0.724247083f,
+    0.707106781f, 0.689540545f, 0.671558955f, 0.653172843f, 0.634393284f, 0.615231591f,
+    0.595699304f, 0.575808191f, 0.555570233f, 0.53499762f, 0.514102744f, 0.492898192f,
+    0.471396737f, 0.44961133f, 0.427555093f, 0.405241314f, 0.382683432f, 0.359895037f,
+    0.336889853f, 0.31368174f, 0.290284677f, 0.266712757f, 0.24298018f, 0.21910124f, 0.195090322f,
+    0.170961889f, 0.146730474f, 0.122410675f, 0.0980171403f, 0.0735645636f, 0.0490676743f,
     0.0245412285f, 0,
 };
 /* clang-format on */
@@ -130,13 +133,13 @@ DCT_C2(32, 16)
 DCT_C4(32, 16)
 DCT_C2(64, 32)
 
-/* What makes it orthonormal, of frequency k. */
+/* Returns the factor of frequency k that makes the transform orthonormal. */
 DCT_INLINE float dct_scale(int k)
 {
     return k ? 0.176776695f : 0.125f; /* sqrt(2 / 64), sqrt(1 / 64) */
 }
 
-/* x (LANES, LANES) is transposed: each round puts half of it between the other. */
+/* Transposes x (LANES, LANES): each round interleaves the two halves. */
 typedef int32_t dct_order __attribute__((vector_size(LANES * 4)));
 #if defined(__AVX512F__)
 #define DCT_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23

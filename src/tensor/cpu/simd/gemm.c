@@ -1,8 +1,8 @@
 /* The tile of a matrix product: ROWS x COLUMNS elements of c in registers, from packed strips of a
  * and b (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
  *
- * Every element of c is one chain of multiply-adds over k whatever tile it falls into, so a product
- * has the same bits however it is cut into tiles. */
+ * Every element of c is a single chain of multiply-adds over k in any tile, so a product has the
+ * same bits however the product is cut into tiles. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -10,8 +10,8 @@
 #include "tensor/cpu/simd/kernels.h"
 #include "tensor/cpu/simd/strips.h"
 
-/* Steps of k that strips are asked for ahead: a tile's first ones come from the third cache, which
- * kept AVX-512 waiting, and AVX2 not, on a Xeon with 1 MB of second cache. */
+/* Steps of k to prefetch ahead: a tile's first strips are read from the third cache, which stalled
+ * AVX-512, and AVX2 not, on a Xeon with 1 MB of second cache. */
 #if defined(__AVX512F__)
 enum { A_AHEAD = 32, B_AHEAD = 8 };
 #else
@@ -43,8 +43,8 @@ typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alia
     LANE((i) + 2);                                                                                 \
     LANE((i) + 3)
 
-/* sum += a column of a times a row of b: four rows of a from one register, which leaves enough for
- * all of the tile. */
+/* Adds a column of a times a row of b to `sum`: four rows of a share a register, which leaves
+ * enough registers for all of the tile. */
 static inline __attribute__((always_inline)) void multiply_add_row(vec sum[ROWS][VECTORS],
                                                                    const float *a,
                                                                    const vec row[VECTORS])
@@ -67,7 +67,7 @@ static inline __attribute__((always_inline)) void multiply_add_row(vec sum[ROWS]
 }
 #endif
 
-/* c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
+/* Computes c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
 static void gemm_tile(int k, const float *a, const float *b, float *c, size_t ldc,
                       const float *from, size_t ld_from, const float *bias)
 {
@@ -103,7 +103,7 @@ static void gemm_tile(int k, const float *a, const float *b, float *c, size_t ld
     }
 }
 
-/* A tile at the edge: all of it is computed, what lies in c is kept. */
+/* Computes a tile at the edge: the whole tile in scratch, then the elements inside c. */
 static void gemm_edge(int k, const float *a, const float *b, float *c, size_t ldc,
                       const float *from, size_t ld_from, const float *bias, int rows, int columns)
 {
@@ -135,7 +135,7 @@ static void gemm_block(int m, int n, int k, const float *a, const float *b, floa
     }
 }
 
-/* bf16 is the upper half of fp32. */
+/* Widens bf16, which is the upper half of fp32. */
 static inline void widen_words(float *to, const uint16_t *x, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -162,7 +162,7 @@ static void gemm_pack_b(float *to, const float *b, size_t ld, int n, int k, bool
 
 static void gemm_pack_b_half(float *to, const uint16_t *b, size_t ld, int n, int k, bool turned)
 {
-    enum { DEEP = 64 }; /* a line of b's, or two */
+    enum { DEEP = 64 }; /* one or two cache lines of b */
     float wide[COLUMNS * DEEP];
     for (int l = 0; !turned && l < k; l++, to += COLUMNS, b += ld) {
         if (ROWS_AHEAD > 0)

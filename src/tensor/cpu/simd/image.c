@@ -4,7 +4,8 @@
 
 enum { STRIP = 64 };
 
-/* sums[0][c] += sum over rows of x - pivot, sums[1][c] of its square, of n channels. */
+/* Adds the sum over rows of x - pivot to sums[0][c], and of its square to sums[1][c], for n
+ * channels. */
 static inline __attribute__((always_inline)) void sum_strip(float *sums, const float *x,
                                                             const float *pivot, size_t rows,
                                                             size_t width, size_t n)

@@ -1,9 +1,9 @@
-/* The serial fp32 kernels under the fast table: plain loops that a compiler turns into SIMD.
+/* The serial fp32 kernels of the fast table: plain loops that a compiler turns into SIMD.
  *
- * Every fast_*.c is compiled once for each instruction set and exports one table, named after its
- * file and the VARIANT; cpu.c picks the best set that the machine has. Kernels know nothing of
- * views, bf16 (widen and narrow aside) or threads: the drivers cut the work into blocks that do not
- * depend on the number of threads, and hand them over. */
+ * Every file of this folder is compiled once for each instruction set and exports one table,
+ * fast_FILE_VARIANT; cpu.c picks the best set of the machine. Kernels know nothing of views, bf16
+ * (except widen and narrow) or threads: the drivers cut the work into blocks that do not depend on
+ * the number of threads, and pass the blocks to kernels. */
 #ifndef SOTTO_TENSOR_CPU_SIMD_KERNELS_H
 #define SOTTO_TENSOR_CPU_SIMD_KERNELS_H
 
@@ -16,8 +16,8 @@
 struct vector_kernels {
     void (*widen)(float *y, const uint16_t *x, size_t n);
     void (*narrow)(uint16_t *y, const float *x, size_t n);
-    /* (optional, both) y = x past the caches, for what other threads will read; `sent` waits until
-     * they can. */
+    /* (optional, both) y = x, bypassing the caches, for data that other threads read; `sent` waits
+     * until the data is visible. */
     void (*send)(float *y, const float *x, size_t n);
     void (*sent)(void);
     void (*fill)(float *y, float value, size_t n);
@@ -86,11 +86,11 @@ struct image_kernels {
     void (*batch_forward)(float *y, const float *x, const float *residual, const float *mean,
                           const float *scale, const float *bias, bool relu, size_t rows,
                           size_t width);
-    /* sums (2, width) += d, d (x - mean), where d is dy, or 0 where y is; y may be NULL */
+    /* sums (2, width) += d, d (x - mean), with d = dy, or 0 where y is 0; y may be NULL */
     void (*batch_sums_backward)(float *sums, const float *dy, const float *x, const float *y,
                                 const float *mean, size_t rows, size_t width);
-    /* dx = scale * (d - sums[0] - (x - mean) sums[1]), dresidual = d unless NULL; d as above; one
-     * of them may be dy */
+    /* dx = scale * (d - sums[0] - (x - mean) sums[1]), dresidual = d unless NULL; d as in
+     * batch_sums_backward; dx or dresidual may be dy */
     void (*batch_backward)(float *dx, float *dresidual, const float *dy, const float *x,
                            const float *y, const float *mean, const float *scale, const float *sums,
                            size_t rows, size_t width);
@@ -100,16 +100,16 @@ struct image_kernels {
     void (*max_give)(float *y, const float *x, const uint8_t *winner, uint8_t tap, size_t n);
 };
 
-/* Scores that are worked on at once, and elements that rows of small products are padded to: a
- * multiple of every vector. */
+/* Scores computed at once, and the multiple that rows of small products are padded to: a multiple
+ * of every vector. */
 enum { ATTENTION_PAD = 16 };
 
 struct attention_kernels {
     /* s[lo, hi) becomes exp(scale*s - max), the rest of s[0, n) zero; returns 1 / sum and the lse.
-     * There is room up to a multiple of ATTENTION_PAD, whatever is in it. */
+     * s has space up to a multiple of ATTENTION_PAD; the padding may hold any value. */
     float (*softmax)(float *s, int lo, int hi, int n, float scale, float *lse);
     /* s[lo, hi) becomes p = exp(scale*s - lse), dp becomes ds = p * (dp - delta) * scale; both zero
-     * in the rest of [0, n). Room as above. */
+     * in the rest of [0, n). s and dp have space as in softmax. */
     void (*softmax_backward)(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
                              float delta);
     float (*dot)(const float *a, const float *b, int n);
@@ -121,18 +121,18 @@ struct codec_kernels {
     /* y (n, DCT_SIDE) = the transform of each row of x; y may be x. */
     void (*rows)(float *y, size_t ldy, const float *x, size_t ldx, int n);
     /* y (DCT_SIDE, n) = the transform of each column of x, n a multiple of ATTENTION_PAD; y may be
-     * x. And back; `subtract`: y -= it. */
+     * x. columns_back inverts the transform; `subtract`: y -= the result. */
     void (*columns)(float *y, size_t ldy, const float *x, size_t ldx, int n);
     void (*columns_back)(float *y, size_t ldy, const float *x, size_t ldx, int n, bool subtract);
-    /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys, room and where: memory
-     * for all of c. */
+    /* index, value = the `keep` largest of c (rows, w), by index; rows of c are `ld` apart. keys,
+     * room and where: scratch of the size of c. */
     void (*select)(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
                    uint32_t *room, int32_t *where, int32_t *index, float *value);
-    /* Row r of y (rows, ld) = the sum, over those of n coefficients of a tile of width w whose
-     * index / w is r, of value * row index % w of bw (w, ld). */
+    /* Row r of y (rows, ld) = the sum of value * row index % w of bw (w, ld), over the coefficients
+     * with index / w = r; n coefficients of a tile of width w. */
     void (*sum_rows)(float *y, int rows, int w, size_t ld, const int32_t *index, const float *value,
                      int n, const float *bw);
-    /* y = x and its mirror image (an even n): the n/2 sums, then the n/2 differences. */
+    /* y = the n/2 sums, then the n/2 differences, of x and its mirror image; n is even. */
     void (*fold)(float *y, const float *x, int n);
     /* y (2n) = a and b in turn. */
     void (*weave)(float *y, const float *a, const float *b, int n);
@@ -142,26 +142,26 @@ struct codec_kernels {
     void (*sign)(float *y, const float *x, size_t n);
 };
 
-enum { SMALL_ROWS = 6 }; /* of a tile of products that live in the caches */
+enum { SMALL_ROWS = 6 }; /* rows of a tile of small products, which stay in the caches */
 
-/* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one
- * padded with zeros; how a strip looks inside is the kernel's own affair. */
+/* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last strip
+ * padded with zeros. The layout of a strip is private to the kernel. */
 struct gemm_kernels {
-    int rows, columns;           /* of the tile in registers                      */
-    int tile_rows, tile_columns; /* what a thread takes at once: multiples of these */
-    int depth;                   /* k of a strip is rounded up to a multiple      */
-    int halves;                  /* 16-bit words that an element of a strip takes */
-    /* The n rows of a (columns of b) at `x`; `turned`: element (i, l) is at x[i*ld + l], else
+    int rows, columns;           /* of the tile in registers */
+    int tile_rows, tile_columns; /* the tile that a thread takes at once: multiples of rows,
+                                    columns */
+    int depth;                   /* k of a strip is rounded up to a multiple */
+    int halves;                  /* 16-bit words of an element of a strip */
+    /* Packs n rows of a (columns of b) at `x`; `turned`: element (i, l) is at x[i*ld + l], else
      * x[l*ld + i]. */
     void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
     void (*pack_b)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
-    /* The same from bf16; only in tables for operands that are rounded. */
+    /* (optional) Packs n columns of b from bf16. */
     void (*pack_b_half)(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned);
-    /* (optional, all three) For rows that many strips share. `split` makes every 32 elements (n is
-     * a multiple) 32 * halves words, in the order of the elements; of bf16 with halves 1 they are
-     * the elements themselves. Strips are packed from such rows, each `at` words in, NULL for
-     * zeros: n rows of a, of which k elements (a multiple of 32); k rows of b, of which 32 are its
-     * columns. */
+    /* (optional, all three) For rows that many strips share. `split` converts every 32 elements (n
+     * is a multiple) to 32 * halves words, in the order of the elements; bf16 with halves 1 needs
+     * no split. Strips are packed from split rows, starting at word `at`; a NULL row is zero: n
+     * rows of a, of which k elements (a multiple of 32), or k rows of b, of which 32 columns. */
     void (*split)(uint16_t *to, const float *x, size_t n);
     void (*pack_a_split)(float *strip, const uint16_t *const *rows, size_t at, int n, int k);
     void (*pack_b_split)(float *strip, const uint16_t *const *rows, size_t at, int k);
@@ -169,18 +169,18 @@ struct gemm_kernels {
      * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
                   const float *from, size_t ld_from, const float *bias);
-    /* (optional) The same past the caches, where c's rows begin at lines: for what other threads
-     * will read. */
+    /* (optional) Computes a block as `block` does, bypassing the caches if c's rows begin at cache
+     * lines: for results that other threads read. */
     void (*send_block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
                        const float *from, size_t ld_from, const float *bias);
-    /* (instead of pack_a and the blocks, in tables for operands that live in the caches) c (m, n) =
-     * a b, or += when `add`: element (i, l) of a is at a[i*a_row + l*a_col], column j of b at
-     * b[l*b_row + j / columns * b_next + j % columns]; of the last columns all are read. */
+    /* (in place of pack_a and the blocks, in tables for operands that stay in the caches) c (m, n)
+     * = a b, or += if `add`: element (i, l) of a is at a[i*a_row + l*a_col], column j of b at
+     * b[l*b_row + j / columns * b_next + j % columns]; the last group of columns is read whole. */
     void (*direct)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
                    size_t b_row, size_t b_next, float *c, size_t ldc, bool add);
 };
 
-/* Whether rows of c all begin at a cache line. */
+/* True if all rows of c begin at a cache line. */
 static inline bool at_lines(const float *c, size_t ldc)
 {
     return ((uintptr_t)c | ldc * sizeof *c) % 64 == 0;
@@ -188,7 +188,8 @@ static inline bool at_lines(const float *c, size_t ldc)
 
 struct kernels {
     const char *name; /* "baseline", "v3", "v4", "amx", "bf16" */
-    int few;          /* threads that pack products together; more do for themselves */
+    int few;          /* largest team that packs products together; in a larger team each thread
+                         packs for itself */
     const struct vector_kernels *vector;
     const struct optim_kernels *optim;
     const struct norm_kernels *norm;
@@ -199,8 +200,8 @@ struct kernels {
     const struct codec_kernels *codec;
     const struct gemm_kernels *gemm;
     const struct gemm_kernels *gemm_half; /* operands rounded to bf16, where that is faster */
-    const struct gemm_kernels *small;     /* `direct`: operands that live in the caches     */
-    const struct gemm_kernels *attend;    /* those of attention, not rounded                */
+    const struct gemm_kernels *small;     /* `direct`: operands that stay in the caches */
+    const struct gemm_kernels *attend;    /* products of attention: operands not rounded */
 };
 
 #define KERNELS_PASTE_(table, variant) table##_##variant

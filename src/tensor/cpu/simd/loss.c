@@ -1,5 +1,5 @@
-/* Softmax cross-entropy of one row of logits, which may be 50 thousand wide: it comes from memory
- * once and is walked again in the second cache. */
+/* Softmax cross-entropy of a row of logits, up to 50 thousand wide: the row is read from memory
+ * once, and then again from the second cache. */
 #include <math.h>
 
 #include "tensor/cpu/simd/kernels.h"
@@ -7,7 +7,7 @@
 
 static float largest_logit(const float *x, int n)
 {
-    float m = x[0], m2 = x[0]; /* two chains, since one waits for itself */
+    float m = x[0], m2 = x[0]; /* two chains: a single chain waits for itself */
     int half = n / 2;
 #pragma omp simd reduction(max : m, m2)
     for (int i = 0; i < half; i++) {
@@ -18,8 +18,8 @@ static float largest_logit(const float *x, int n)
     return x[n - 1] > m ? x[n - 1] : m;
 }
 
-/* Blocks keep the fp32 lanes short, whose sums are added in double, and ask for the next row's
- * lines, which come from memory while this row is computed. */
+/* Blocks keep sums in fp32 lanes short; the sums are added in double. A block also prefetches the
+ * next row's lines, which are read from memory while this row is computed. */
 enum { BLOCK = 256 };
 
 static void fetch_next_row(const float *x, int vocab)
@@ -61,13 +61,13 @@ static double sum_exp_in_place(float *x, float max, int n)
     return total;
 }
 
-/* Counting stops where more would not change the place. */
+/* Returns the target's place among the logits, counted from 1 and at most LAST. */
 static uint8_t target_place(const float *x, int vocab, int target)
 {
     enum { LAST = 255, PART = 1024 };
     const float own = x[target];
     int before = 0;
-    if (own != own) /* no number stands behind all that are */
+    if (own != own) /* a NaN is after all numbers */
         return LAST;
     for (int from = 0; from < vocab && before < LAST; from += PART) {
         const int to = vocab - from < PART ? vocab : from + PART;

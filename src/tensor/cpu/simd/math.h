@@ -22,9 +22,9 @@ static inline float bits_float(uint32_t bits)
     return x;
 }
 
-/* a b + c, rounded once where the processor can. Of the sum of two products a compiler may take
- * either into a fused multiply-add, and not the same in the body and in the rest of a loop: then
- * the bits of an element would depend on where its vector begins. */
+/* Returns a b + c, rounded once if the processor can. In a sum of two products a compiler may fuse
+ * either product, and a different product in the body and in the rest of a loop: the bits of an
+ * element would then depend on where its vector begins. */
 static inline float mul_add(float a, float b, float c)
 {
 #if defined(__FMA__) || defined(__aarch64__)
@@ -34,8 +34,8 @@ static inline float mul_add(float a, float b, float c)
 #endif
 }
 
-/* x between two bounds; what a NaN becomes, `unless_nan` undoes. There are instructions for either
- * way to say so, and a compiler that has to mind NaNs does not find one from the other. */
+/* Clamps x to [low, high]; `unless_nan` restores a NaN. Both forms have instructions; a compiler
+ * that respects NaNs does not find one form from the other. */
 #if defined(__aarch64__)
 static inline float clamp_between(float x, float low, float high)
 {
@@ -55,14 +55,14 @@ static inline float clamp_between(float x, float low, float high)
 
 static inline float unless_nan(float x, float y)
 {
-    (void)x; /* was not lost */
+    (void)x; /* clamp_between keeps a NaN */
     return y;
 }
 #endif
 
-/* exp(x), relative error 1e-7. Below -87.68 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
- * one. x = n ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits,
- * from where it becomes the exponent of 2^n; n = -127 makes that 0. */
+/* Returns exp(x), relative error 1e-7: 0 below -87.68, exp(88.3) above 88.3; a NaN stays NaN. x = n
+ * ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves n in the low bits, which become
+ * the exponent of 2^n; n = -127 makes the result 0. */
 static inline float fast_exp(float x)
 {
     const float round = 12582912.0f, in = clamp_between(x, -88.0f, 88.3f);
@@ -79,7 +79,7 @@ static inline float fast_exp(float x)
     return unless_nan(x, p * bits_float((float_bits(shifted) + 127) << 23));
 }
 
-/* 1 / (1 + exp(-x)). */
+/* Returns 1 / (1 + exp(-x)). */
 static inline float fast_sigmoid(float x)
 {
     return 1.0f / (1.0f + fast_exp(-x));

@@ -1,5 +1,5 @@
-/* Layer norm and RMS norm of one row. A row fits the first cache, so that passes over it are cheap
- * and the variance can be taken around the mean. */
+/* Layer norm and RMS norm of a row. A row fits the first cache, so passes over the row are cheap
+ * and the variance is computed around the mean. */
 #include <math.h>
 
 #include "tensor/cpu/simd/kernels.h"

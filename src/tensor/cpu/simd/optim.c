@@ -1,5 +1,5 @@
-/* Optimizer steps in one pass over memory, which is all that they cost. A step and a peek share
- * their formula, so that a peek at a step and the step itself agree in every bit. */
+/* Optimizer steps in a single pass over memory, which is the whole cost. A step and a peek share
+ * their formula, so a peek at a step and the step agree in every bit. */
 #include <math.h>
 
 #include "tensor/cpu/simd/kernels.h"
@@ -25,10 +25,10 @@ static struct adamw_terms fold_adamw(const struct adamw *p, float decay)
                                 .eps = p->eps};
 }
 
-/* A moment that no gradient feeds any more, as of a token that has become rare, shrinks until it is
- * denormal, and stays there, since rounding keeps it from zero; processors take twenty times as
- * long for such numbers. So m becomes zero before, where its product with a step size would be
- * denormal, too; and v, by whose root m is divided, shrinks no further. */
+/* A moment without gradients, for example of a token that has become rare, shrinks until it is
+ * denormal and stays denormal, since rounding keeps the moment from zero; processors take twenty
+ * times as long for denormal numbers. So m becomes zero earlier, where its product with a step size
+ * would be denormal too, and v, whose root divides m, shrinks no further. */
 static const float LEAST_M = 0x1p-100f, LEAST_V = 0x1p-120f;
 
 static inline float unless_faded(float m)

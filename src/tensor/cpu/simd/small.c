@@ -1,6 +1,7 @@
-/* Products that live in the first two caches, where to pack both operands would cost more than it
- * saves: of attention, and of the cosine transform (codec.c). A tile of ROWS x VECTORS vectors of c
- * stays in registers; a is broadcast from where it lies, which makes its transposition free. */
+/* Products that stay in the first two caches, where packing both operands would cost more than it
+ * saves: products of attention and of the cosine transform (codec.c). A tile of ROWS x VECTORS
+ * vectors of c stays in registers; a is broadcast from memory, so a transposed a costs nothing
+ * extra. */
 #include "tensor/cpu/simd/kernels.h"
 #include "tensor/cpu/simd/strips.h"
 
@@ -17,13 +18,13 @@ _Static_assert(ATTENTION_PAD % LANES == 0, "padded rows are whole vectors");
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-/* Where operands lie: element (i, l) of a at i * a_row + l * a_col, vector j of row l of b at l *
- * b_row + j * b_next. */
+/* Strides of the operands: element (i, l) of a at i * a_row + l * a_col, vector j of row l of b at
+ * l * b_row + j * b_next. */
 struct operand_places {
     size_t a_row, a_col, b_row, b_next, c_row;
 };
 
-/* Inlined with constant rows and vectors, which the unrolling needs. */
+/* Multiplies a tile. Inlined with constant rows and vectors for the unrolling. */
 static inline __attribute__((always_inline)) void small_tile(int rows, int vectors, int k,
                                                              const float *a, const float *b,
                                                              float *c,
@@ -55,7 +56,7 @@ static inline __attribute__((always_inline)) void small_tile(int rows, int vecto
     }
 }
 
-/* The last columns, fewer than a vector. */
+/* Multiplies the last columns, fewer than a vector. */
 static inline __attribute__((always_inline)) void small_edge(int rows, int columns, int k,
                                                              const float *a, const float *b,
                                                              float *c,
@@ -72,7 +73,7 @@ static inline __attribute__((always_inline)) void small_edge(int rows, int colum
     }
 }
 
-/* All of n for `rows` rows. */
+/* Multiplies all n columns for `rows` rows. */
 static inline __attribute__((always_inline)) void small_strip(int rows, int n, int k,
                                                               const float *a, const float *b,
                                                               float *c,

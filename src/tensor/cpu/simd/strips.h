@@ -1,4 +1,4 @@
-/* Strips of operands: `width` rows of a matrix, or columns, side by side. */
+/* Strips of operands: `width` rows, or columns, of a matrix as neighbours. */
 #ifndef SOTTO_TENSOR_CPU_SIMD_STRIPS_H
 #define SOTTO_TENSOR_CPU_SIMD_STRIPS_H
 
@@ -7,21 +7,21 @@
 
 #include "tensor/cpu/simd/transpose.h"
 
-/* Rows that are asked for while others are copied: they lie pages apart, where no processor guesses
- * the next. */
+/* Rows to prefetch while earlier rows are copied: rows are pages apart, where processors do not
+ * predict the next row. */
 #if defined(__x86_64__)
 enum { ROWS_AHEAD = 16 };
 #else
 enum { ROWS_AHEAD = 0 };
 #endif
 
-/* Asks for what will be read so many bytes behind x, wherever that is. */
+/* Prefetches the line `bytes` bytes after x, at any address. */
 static inline __attribute__((always_inline)) void fetch_ahead(const void *x, size_t bytes)
 {
     __builtin_prefetch((const void *)((uintptr_t)x + bytes));
 }
 
-/* The same of all `bytes` of a row, at most two lines. */
+/* Prefetches `bytes` bytes of a row, at most two lines, `ahead` bytes after x. */
 static inline __attribute__((always_inline)) void fetch_row(const void *x, size_t ahead,
                                                             size_t bytes)
 {
@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) void fetch_row(const void *x, size_
     fetch_ahead(x, ahead + bytes - 1);
 }
 
-/* to[l][i] = x[l][i] for i < n, zero up to `width`. */
+/* Copies to[l][i] = x[l][i] for i < n, zero up to `width`. */
 static inline __attribute__((always_inline)) void copy_strip(float *to, const float *x, size_t ld,
                                                              int n, int k, int width)
 {
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) void copy_strip(float *to, const fl
     }
 }
 
-/* to[l][i] = x[i][l] for i < n, zero up to `width`. */
+/* Copies to[l][i] = x[i][l] for i < n, zero up to `width`. */
 static inline __attribute__((always_inline)) void turn_strip(float *to, const float *x, size_t ld,
                                                              int n, int k, int width)
 {

@@ -1,4 +1,4 @@
-/* Transposition by 4 x 4 blocks in registers, the largest block that every instruction set has. */
+/* Transposition by 4 x 4 blocks in registers, the largest block of every instruction set. */
 #ifndef SOTTO_TENSOR_CPU_SIMD_TRANSPOSE_H
 #define SOTTO_TENSOR_CPU_SIMD_TRANSPOSE_H
 
@@ -27,7 +27,7 @@ static inline void transpose_4x4(float *y, size_t ldy, const float *x, size_t ld
     *(quad_at *)(y + 3 * ldy) = SHUFFLE(ab1, cd1, 2, 3, 6, 7);
 }
 
-/* y[c*ldy + r] = x[r*ldx + c]; columns in runs of 16, so that lines of x are used up. */
+/* Computes y[c*ldy + r] = x[r*ldx + c]; columns in runs of 16, so lines of x are used whole. */
 static inline void transpose_block(float *y, size_t ldy, const float *x, size_t ldx, int rows,
                                    int columns)
 {

@@ -85,9 +85,8 @@ static double vector_sum_squares(const float *x, size_t n)
     return sum;
 }
 
-/* shuffle_at, of few enough elements for the first cache. Those that fall outside walk on,
- * together.
- */
+/* Elements that are permuted at once as shuffle_at does: few enough for the first cache. Elements
+ * outside the range take the next step together. */
 enum { TOGETHER = 512 };
 
 static void mix_shuffle(const struct shuffle *p, uint32_t *restrict x, size_t n)
@@ -108,21 +107,21 @@ static void vector_shuffle(const struct shuffle *p, size_t first, int32_t *out, 
 {
     for (size_t at = 0; at < n; at += TOGETHER) {
         uint32_t x[TOGETHER];
-        uint16_t whose[TOGETHER];
+        uint16_t places[TOGETHER];
         size_t left = n - at < TOGETHER ? n - at : TOGETHER;
         for (size_t i = 0; i < left; i++) {
             x[i] = (uint32_t)(first + at + i);
-            whose[i] = (uint16_t)i;
+            places[i] = (uint16_t)i;
         }
         while (left) {
             size_t outside = 0;
             mix_shuffle(p, x, left);
-            for (size_t i = 0; i < left; i++) { /* one that walks on is written again */
+            for (size_t i = 0; i < left; i++) { /* an element outside is written again */
                 const uint32_t to = x[i];
-                const uint16_t who = whose[i];
-                out[at + who] = (int32_t)to;
+                const uint16_t place = places[i];
+                out[at + place] = (int32_t)to;
                 x[outside] = to;
-                whose[outside] = who;
+                places[outside] = place;
                 outside += to >= p->count;
             }
             left = outside;
