@@ -240,8 +240,8 @@ static enum sotto_status print_disk(const struct run *run)
     TRY(disk_needs(run, &n));
     printf("disk: about %.0f bytes a checkpoint, up to %lld at once", n.checkpoint,
            (long long)n.most);
-    if (n.there)
-        printf(", of which %lld %s there", (long long)n.there, n.there == 1 ? "is" : "are");
+    if (n.present)
+        printf(", of which %lld %s there", (long long)n.present, n.present == 1 ? "is" : "are");
     printf(": %.1f MB more", n.more / 1e6);
     if (isfinite(a.bytes))
         printf("; %.0f MB are left", a.bytes / 1e6);

@@ -41,8 +41,8 @@ cp -r disk/run before
 # Too small for what will be kept: refused before a round, by a dry run too.
 for again in --out=disk/other --dry_run; do
     fails_with "and the disk of disk/other has" "${train[@]}" --steps=100 --keep=4 --out=disk/other $again
-    says '^sotto: the checkpoints of this run need about 2.[0-9]* MB of disk .5 at once, the one that is being written with them, of 49. KB each., and'
-    says 'left: free [0-9.]* [KM]B, choose another --out, or --keep=1, which needs 987 KB; --check_disk=false tries all the same$'
+    says '^sotto: the checkpoints of this run need about 2.[0-9]* MB of disk .5 at once, including the one being written, of 49. KB each., and'
+    says 'left: free [0-9.]* [KM]B, choose another --out, or --keep=1, which needs 987 KB; --check_disk=false starts the run all the same$'
     ! grep -q '^step ' out || die "it was trained: $(cat out)"
     [ ! -e disk/other ] || die "a refused run left its folder"
 done

@@ -119,7 +119,7 @@ fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
 CUDA_VISIBLE_DEVICES='' succeeds "$sotto" train "${tiny[@]}" --dry_run --device=cuda --out=other
 says '^device: cuda \(there is none on this machine: planned only\)$'
 says '^memory: about [0-9.]+ MB on such a machine \(parameters .* activations .* scratch [0-9.]+.*\); this process takes [0-9.]+ MB of its device'
-CUDA_VISIBLE_DEVICES='' fails_with "say it with worker.step" "$sotto" train "${tiny[@]}" --dry_run --device=cuda \
+CUDA_VISIBLE_DEVICES='' fails_with "set worker.step" "$sotto" train "${tiny[@]}" --dry_run --device=cuda \
     --workers=2 --time=virtual --out=other
 CUDA_VISIBLE_DEVICES='' fails_with '; --device=cpu does without a GPU, also for a run that was begun on one' \
     "$sotto" train "${tiny[@]}" --device=cuda --out=other

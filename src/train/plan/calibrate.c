@@ -8,18 +8,18 @@
 
 enum { TRIES = 3, MOST_TRIES = 50 };
 
-/* What a micro-batch is computed with: parameters and gradients as the run will have them. */
-struct bench {
+/* Parameters and gradients for a micro-batch, as the run will have them. */
+struct calibration_bench {
     struct run *run;
     struct worker worker;
     struct memory memory;
     struct device dev;
     struct pool pool;
-    struct buffer x, theta, g; /* x: where the device cannot compute with the run's own */
+    struct buffer x, theta, g; /* x: if the device cannot compute with run->start */
     struct view *stages;       /* (2 n_stage) */
 };
 
-static enum sotto_status measure(struct bench *b, double *seconds)
+static enum sotto_status measure_microbatch(struct calibration_bench *b, double *seconds)
 {
     struct run *run = b->run;
     const struct train_config *c = &run->config.train;
@@ -39,11 +39,11 @@ static enum sotto_status measure(struct bench *b, double *seconds)
     };
     struct model_oracle o;
     struct oracle_result r;
-    /* As most micro-batches are: a round's first writes gradients, and others add to them. */
+    /* Most micro-batches of a round add to gradients; only the first writes them. */
     const bool fresh = run->config.strategy.accumulate == 1;
     TRY(model_oracle_init(&o, &setup));
     enum sotto_status st = SOTTO_OK;
-    const double enough = clock_now(b->worker.clock) + 0.3; /* seconds, where they are short */
+    const double enough = clock_now(b->worker.clock) + 0.3; /* seconds, for short micro-batches */
     for (int i = 0; i < MOST_TRIES && st == SOTTO_OK; i++) {
         double before = clock_now(b->worker.clock);
         if (i >= TRIES && before > enough)
@@ -52,7 +52,7 @@ static enum sotto_status measure(struct bench *b, double *seconds)
         if (st == SOTTO_OK)
             st = device_check(&b->dev);
         double took = clock_now(b->worker.clock) - before;
-        if (st == SOTTO_OK) /* of a whole one, where the data make it shorter */
+        if (st == SOTTO_OK) /* scaled to a whole micro-batch if the data make it shorter */
             took *=
                 (double)c->batch * sample_targets(&run->model.sample, c->seq) / (double)r.tokens;
         if (i == 0 || took < *seconds) /* the least disturbed */
@@ -62,7 +62,7 @@ static enum sotto_status measure(struct bench *b, double *seconds)
     return st;
 }
 
-static enum sotto_status open_bench(struct bench *b)
+static enum sotto_status open_calibration(struct calibration_bench *b)
 {
     const struct run_config *c = &b->run->config;
     const struct table *table = &b->run->model.table;
@@ -91,7 +91,7 @@ static enum sotto_status open_bench(struct bench *b)
     return device_check(&b->dev);
 }
 
-static void close_bench(struct bench *b)
+static void close_calibration(struct calibration_bench *b)
 {
     if (b->pool.dev)
         pool_free(&b->pool);
@@ -104,14 +104,14 @@ static void close_bench(struct bench *b)
     free(b->stages);
 }
 
-/* Steps as often as takes a while, the least disturbed of some tries. */
+/* Measures repeated steps, for 0.1 seconds or more: the fastest of some tries. */
 static enum sotto_status measure_steps(struct optim *o, struct view x, struct view theta,
                                        struct view g, double bytes, double *memory)
 {
     const int repeats = bytes < 3e7 ? (int)(3e7 / bytes) + 1 : 1;
     *memory = 0;
     const double enough = clock_now(&clock_real) + 0.1;
-    for (int i = 0; i < MOST_TRIES; i++) { /* the first brings memory in */
+    for (int i = 0; i < MOST_TRIES; i++) { /* the first touches the memory */
         const double before = clock_now(&clock_real);
         if (i > TRIES && before > enough)
             break;
@@ -122,12 +122,12 @@ static enum sotto_status measure_steps(struct optim *o, struct view x, struct vi
         if (i > 0 && took > 0 && repeats * bytes / took > *memory)
             *memory = repeats * bytes / took;
     }
-    return *memory > 0 ? SOTTO_OK : fail(SOTTO_EINVAL, "the clock stands still");
+    return *memory > 0 ? SOTTO_OK : fail(SOTTO_EINVAL, "the clock does not advance");
 }
 
 enum sotto_status calibrate_memory(const char *device, size_t count, bool mixed, double *memory)
 {
-    enum { MOST = 1 << 23 }; /* far beyond caches */
+    enum { MOST = 1 << 23 }; /* far larger than caches */
     const struct optim_config config = {
         .kind = OPTIM_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
     struct memory account = {0};
@@ -160,19 +160,19 @@ done:
     return st;
 }
 
-static enum sotto_status measure_here(struct run *run, struct calibration *c)
+static enum sotto_status measure_machine(struct run *run, struct calibration *c)
 {
-    struct bench b = {.run = run};
-    enum sotto_status st = open_bench(&b);
+    struct calibration_bench b = {.run = run};
+    enum sotto_status st = open_calibration(&b);
     if (st == SOTTO_OK)
-        st = measure(&b, &c->step);
-    close_bench(&b);
+        st = measure_microbatch(&b, &c->step);
+    close_calibration(&b);
     TRY(st);
     return calibrate_memory(run->config.train.device, run->model.table.parameters,
                             run->config.strategy.precision == PRECISION_MIXED, &c->memory);
 }
 
-/* What the measured depends on. */
+/* Writes the properties that a measurement depends on. */
 static void make_key(struct run_config *c, char *key, size_t room)
 {
     char text[OPTION_ROOM];
@@ -196,8 +196,8 @@ static void make_key(struct run_config *c, char *key, size_t room)
                          option_print(&own.table[i], own.config, text));
 }
 
-/* As options have it, so that it is kept with them. */
-static void take(struct run_config *config, const struct calibration *c)
+/* Writes a measurement into the options, which are saved with the run. */
+static void keep_calibration(struct run_config *config, const struct calibration *c)
 {
     snprintf(config->worker.step, OPTION_ROOM, "%.4gs", c->step);
     if (!*config->worker.memory)
@@ -216,11 +216,11 @@ static enum sotto_status find_or_measure(struct run *run)
         TRY(calibration_read(path, key, &c, &found));
     if (!found && device_absent(run->config.train.device))
         return fail(SOTTO_EINVAL,
-                    "the time of a micro-batch cannot be measured without a GPU: say it with "
-                    "worker.step, such as --worker.step=30ms");
+                    "the time of a micro-batch cannot be measured without a GPU: set worker.step, "
+                    "for example --worker.step=30ms");
     if (!found)
-        TRY(measure_here(run, &c));
-    take(&run->config, &c);
+        TRY(measure_machine(run, &c));
+    keep_calibration(&run->config, &c);
     log_info("a micro-batch takes %s, memory %s: %s%s", run->config.worker.step,
              run->config.worker.memory, found ? "as " : "measured on one core of this machine",
              found ? path : "");
@@ -232,7 +232,7 @@ enum sotto_status run_calibrate(struct run *run)
     struct worker_config *w = &run->config.worker;
     if (run->config.train.time != TIME_VIRTUAL)
         return SOTTO_OK;
-    if (run->before) { /* so that times stay comparable */
+    if (run->before) { /* a resumed run keeps its times */
         if (!*w->step)
             snprintf(w->step, OPTION_ROOM, "%s", run->before->worker.step);
         if (!*w->memory)

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "train/plan/calibrate.h"
 
-static enum sotto_status open_file(const char *path, json_t **all)
+static enum sotto_status open_calibration_file(const char *path, json_t **all)
 {
     *all = NULL;
     if (!file_exists(path)) {
@@ -15,8 +15,7 @@ static enum sotto_status open_file(const char *path, json_t **all)
     if (json_is_object(*all))
         return SOTTO_OK;
     json_decref(*all);
-    return fail(SOTTO_EFORMAT, "%s: want an object: without the file, times are measured anew",
-                path);
+    return fail(SOTTO_EFORMAT, "%s: not a JSON object; delete the file to measure again", path);
 }
 
 enum sotto_status calibration_read(const char *path, const char *key, struct calibration *c,
@@ -24,7 +23,7 @@ enum sotto_status calibration_read(const char *path, const char *key, struct cal
 {
     json_t *all;
     *found = false;
-    TRY(open_file(path, &all));
+    TRY(open_calibration_file(path, &all));
     const json_t *entry = json_object_get(all, key);
     const json_t *step = json_object_get(entry, "step"), *memory = json_object_get(entry, "memory");
     enum sotto_status st = SOTTO_OK;
@@ -34,8 +33,8 @@ enum sotto_status calibration_read(const char *path, const char *key, struct cal
         if (!json_is_number(step) || !json_is_number(memory) ||
             !(c->step > 0 && c->step <= CONFIG_SECONDS) || !(c->memory > 0 && c->memory <= 1e15))
             st = fail(SOTTO_EFORMAT,
-                      "%s: want step and memory above 0 for '%.80s': without the file, times are "
-                      "measured anew",
+                      "%s: want step and memory above 0 for '%.80s'; delete the file to measure "
+                      "again",
                       path, key);
     }
     json_decref(all);
@@ -45,7 +44,7 @@ enum sotto_status calibration_read(const char *path, const char *key, struct cal
 enum sotto_status calibration_write(const char *path, const char *key, const struct calibration *c)
 {
     json_t *all, *entry = json_object();
-    enum sotto_status st = open_file(path, &all);
+    enum sotto_status st = open_calibration_file(path, &all);
     if (st == SOTTO_OK && (json_object_set_new(entry, "step", json_real(c->step)) != 0 ||
                            json_object_set_new(entry, "memory", json_real(c->memory)) != 0 ||
                            json_object_set(all, key, entry) != 0))

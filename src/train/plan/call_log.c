@@ -2,71 +2,71 @@
 
 #include <stdlib.h>
 
-enum sotto_status asked_add(struct asked *t, enum asked_what what, int slot, int stage)
+enum sotto_status call_log_add(struct call_log *t, enum logged_kind kind, int slot, int stage)
 {
-    if (t->n == ASKED_MOST)
+    if (t->n == CALL_LOG_MOST)
         return SOTTO_OK;
     if (t->n == t->room) {
         const size_t room = t->room ? 2 * t->room : 64;
-        struct asked_act *act = realloc(t->act, room * sizeof *act);
-        if (!act)
-            return fail(SOTTO_ENOMEM, "no memory for %zu acts of a round", room);
-        t->act = act;
+        struct logged_call *call = realloc(t->call, room * sizeof *call);
+        if (!call)
+            return fail(SOTTO_ENOMEM, "no memory for %zu calls of a round", room);
+        t->call = call;
         t->room = room;
     }
-    t->act[t->n++] = (struct asked_act){what, slot, stage};
+    t->call[t->n++] = (struct logged_call){kind, slot, stage};
     return SOTTO_OK;
 }
 
-bool asked_goes_on(const struct asked *t)
+bool call_log_in_flight(const struct call_log *t)
 {
     size_t forwards = 0, backwards = 0;
     for (size_t i = 0; i < t->n; i++) {
-        forwards += t->act[i].what == ASKED_FORWARD;
-        backwards += t->act[i].what == ASKED_BACKWARD;
+        forwards += t->call[i].kind == LOGGED_FORWARD;
+        backwards += t->call[i].kind == LOGGED_BACKWARD;
     }
     return forwards != backwards;
 }
 
-bool asked_same(const struct asked *a, const struct asked *b)
+bool call_log_same(const struct call_log *a, const struct call_log *b)
 {
     if (a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++)
-        if (a->act[i].what != b->act[i].what || a->act[i].slot != b->act[i].slot ||
-            a->act[i].stage != b->act[i].stage)
+        if (a->call[i].kind != b->call[i].kind || a->call[i].slot != b->call[i].slot ||
+            a->call[i].stage != b->call[i].stage)
             return false;
     return true;
 }
 
-void asked_free(struct asked *t)
+void call_log_free(struct call_log *t)
 {
-    free(t->act);
-    *t = (struct asked){0};
+    free(t->call);
+    *t = (struct call_log){0};
 }
 
-enum sotto_status asked_run(const struct asked *t, size_t *at, struct tape *tape,
-                            const struct batch *batch, const struct view *theta,
-                            const struct view *grad)
+enum sotto_status call_log_replay(const struct call_log *t, size_t *at, struct tape *tape,
+                                  const struct batch *batch, const struct view *theta,
+                                  const struct view *grad)
 {
-    while (*at < t->n && t->act[*at].what != ASKED_PAUSE) {
-        const struct asked_act *a = &t->act[(*at)++];
+    while (*at < t->n && t->call[*at].kind != LOGGED_PAUSE) {
+        const struct logged_call *a = &t->call[(*at)++];
         struct tape *to = &tape[a->slot];
         struct view edge;
-        switch (a->what) {
-        case ASKED_BEGIN:
+        switch (a->kind) {
+        case LOGGED_BEGIN:
             TRY(tape_begin(to, batch, TAPE_TRAIN, 1));
             break;
-        case ASKED_FORWARD:
+        case LOGGED_FORWARD:
             TRY(tape_forward(to, a->stage, theta));
             break;
-        case ASKED_BACKWARD:
+        case LOGGED_BACKWARD:
             TRY(tape_backward(to, a->stage, theta, grad));
             break;
-        case ASKED_EDGE:
+        case LOGGED_EDGE:
             TRY(tape_edge(to, a->stage, &edge));
             break;
-        case ASKED_EDGE_GRADIENT:
+        case LOGGED_EDGE_GRADIENT:
             TRY(tape_edge_gradient(to, a->stage, &edge));
             break;
         default:

@@ -1,40 +1,41 @@
-/* What a method asks of a model in a round, written down by an oracle that computes nothing, and
- * asked again of tapes: the memory of activations as it will be taken. */
+/* The calls of a method to its oracle during rounds: logged by an oracle that computes nothing,
+ * then replayed on tapes, which gives the memory of activations. */
 #ifndef SOTTO_TRAIN_PLAN_CALL_LOG_H
 #define SOTTO_TRAIN_PLAN_CALL_LOG_H
 
 #include "nn/tape.h"
 
-enum asked_what {
-    ASKED_BEGIN,
-    ASKED_FORWARD,
-    ASKED_BACKWARD,
-    ASKED_EDGE,
-    ASKED_EDGE_GRADIENT,
-    ASKED_DROP,
-    ASKED_PAUSE /* between rounds */
+enum logged_kind {
+    LOGGED_BEGIN,
+    LOGGED_FORWARD,
+    LOGGED_BACKWARD,
+    LOGGED_EDGE,
+    LOGGED_EDGE_GRADIENT,
+    LOGGED_DROP,
+    LOGGED_PAUSE /* between rounds */
 };
 
-struct asked {
-    struct asked_act {
-        enum asked_what what;
+struct call_log {
+    struct logged_call {
+        enum logged_kind kind;
         int slot, stage;
-    } * act;
+    } * call;
     size_t n, room;
 };
 
-/* What comes behind the first ASKED_MOST is more of the same, and left out. */
-enum { ASKED_MOST = 1 << 16 };
-enum sotto_status asked_add(struct asked *t, enum asked_what what, int slot, int stage);
-/* Whether a micro-batch is under way at its end. */
-bool asked_goes_on(const struct asked *t);
-bool asked_same(const struct asked *a, const struct asked *b);
-void asked_free(struct asked *t);
+/* Logs a call. Calls after the first CALL_LOG_MOST repeat earlier rounds and are left out. */
+enum { CALL_LOG_MOST = 1 << 16 };
+enum sotto_status call_log_add(struct call_log *t, enum logged_kind kind, int slot, int stage);
+/* True if a micro-batch is in flight at the end of the log. */
+bool call_log_in_flight(const struct call_log *t);
+bool call_log_same(const struct call_log *a, const struct call_log *b);
+void call_log_free(struct call_log *t);
 
-/* From act *at on up to a pause, which *at is behind then, or to the end. With tapes for its slots,
- * whose device computes nothing: views of all stages that have a type and hold nothing. */
-enum sotto_status asked_run(const struct asked *t, size_t *at, struct tape *tape,
-                            const struct batch *batch, const struct view *theta,
-                            const struct view *grad);
+/* Replays calls from *at up to a pause or to the end; *at is then the call after the pause. `tape`:
+ * one a slot, on a device that computes nothing. `theta`, `grad`: views of all stages, with a type
+ * and without data. */
+enum sotto_status call_log_replay(const struct call_log *t, size_t *at, struct tape *tape,
+                                  const struct batch *batch, const struct view *theta,
+                                  const struct view *grad);
 
 #endif

@@ -5,54 +5,57 @@
 #include "train/config/budget.h"
 #include "train/plan/dry_run.h"
 
-/* Rounds of all workers together that are tried: some seconds. */
+/* Most rounds of a dry run, summed over the workers: some seconds. */
 enum { ROUNDS_TRIED = 1 << 15 };
 
-struct sent {
+struct sent_bytes {
     int64_t inside, between;
 };
 
-struct tally {
-    const struct train_config *config;
-    int64_t rounds; /* to be tried                              */
-    bool ends;      /* the last of them is the last of the run  */
-    int64_t plain;  /* what this round sends is sent in every one */
-    bool async;     /* groups have a server, which sends in time of its own */
-    float *start;   /* parameters that all have; NULL: the null oracle has none */
+/* A dry run, and the bytes that its workers send. */
+struct sent_totals {
+    const struct run *run;
+    int workers;
+    int64_t rounds; /* of the dry run                                          */
+    int64_t every;  /* rounds between two meetings in the dry run              */
+    bool ends;      /* the last round of the dry run is the last of the run    */
+    int64_t plain;  /* a round without a meeting                               */
+    bool async;     /* groups have a server, which sends at times of its own   */
+    float *start;   /* parameters of all workers; NULL: the null oracle's      */
     struct {
-        struct sent plain, all; /* in that round, in all of them */
-    } * of;                     /* (workers) */
+        struct sent_bytes plain, all; /* in the plain round, in all rounds */
+    } * of;                           /* (workers) */
 };
 
-static struct sent sent_by(const struct mesh *mesh)
+static struct sent_bytes sent_so_far(const struct mesh *mesh)
 {
     const struct mesh_account own = mesh_account_own(mesh), lanes = mesh_account_lanes(mesh);
-    return (struct sent){own.inside + lanes.inside, own.between + lanes.between};
+    return (struct sent_bytes){own.inside + lanes.inside, own.between + lanes.between};
 }
 
-static struct sent since(struct sent before, struct sent now)
+static struct sent_bytes sent_since(struct sent_bytes before, struct sent_bytes now)
 {
-    return (struct sent){now.inside - before.inside, now.between - before.between};
+    return (struct sent_bytes){now.inside - before.inside, now.between - before.between};
 }
 
-/* Nothing is under way between the groups and their server. */
-static enum sotto_status all_answered(const struct trial_seat *seat, struct sent *sent)
+/* Waits until no message between groups and their server is in flight. */
+static enum sotto_status wait_all_answered(const struct dry_worker *w, struct sent_bytes *sent)
 {
-    TRY(comm_barrier(seat->mesh->worker->world));
-    *sent = sent_by(seat->mesh);
+    TRY(comm_barrier(w->mesh->worker->world));
+    *sent = sent_so_far(w->mesh);
     return SOTTO_OK;
 }
 
-/* Rounds as a run asks for them. */
-static enum sotto_status try_rounds(const struct trial_seat *seat, void *arg)
+/* Makes the rounds of a worker with the plans of a run, and counts. */
+static enum sotto_status count_rounds_sent(const struct dry_worker *w, void *arg)
 {
-    struct tally *t = arg;
-    const int rank = seat->mesh->worker->rank;
-    const int64_t log = t->config->log_every;
+    struct sent_totals *t = arg;
+    const int rank = w->mesh->worker->rank;
+    const int64_t log = t->run->config.train.log_every;
     if (t->start)
-        TRY(seat->s->ops->import(seat->s, t->start));
-    const struct sent begin = sent_by(seat->mesh);
-    struct sent before = begin;
+        TRY(w->s->ops->import(w->s, t->start));
+    const struct sent_bytes begin = sent_so_far(w->mesh);
+    struct sent_bytes before = begin;
     for (int64_t i = 0; i < t->rounds; i++) {
         struct round round;
         const bool last = t->ends && i + 1 == t->rounds;
@@ -62,21 +65,47 @@ static enum sotto_status try_rounds(const struct trial_seat *seat, void *arg)
                                   .step = i,
                                   .last = last};
         if (t->async && i == t->plain)
-            TRY(all_answered(seat, &before));
-        TRY(seat->s->ops->round(seat->s, &plan, &round));
+            TRY(wait_all_answered(w, &before));
+        TRY(w->s->ops->round(w->s, &plan, &round));
         if (i == t->plain)
-            t->of[rank].plain = since(before, sent_by(seat->mesh));
+            t->of[rank].plain = sent_since(before, sent_so_far(w->mesh));
     }
     if (t->async)
-        TRY(all_answered(seat, &before));
-    if (seat->s->ops->settle)
-        TRY(seat->s->ops->settle(seat->s));
-    TRY(mesh_rest(seat->mesh));
-    t->of[rank].all = since(begin, sent_by(seat->mesh));
+        TRY(wait_all_answered(w, &before));
+    if (w->s->ops->settle)
+        TRY(w->s->ops->settle(w->s));
+    TRY(mesh_rest(w->mesh));
+    t->of[rank].all = sent_since(begin, sent_so_far(w->mesh));
     return SOTTO_OK;
 }
 
-/* Groups that meet more seldom than rounds can be tried meet in every second one. */
+/* Chooses the rounds of the dry run: those of the run, up to ROUNDS_TRIED. True if groups would
+ * meet too seldom, and meet in every second round instead. */
+static bool choose_rounds(struct sent_totals *t, struct traffic *out)
+{
+    const struct run_config *c = &t->run->config;
+    const int64_t most = ROUNDS_TRIED / t->workers > 4 ? ROUNDS_TRIED / t->workers : 4;
+    const int64_t rounds =
+        budget_rounds(&c->train, &(struct budget_spent){0},
+                      (int64_t)t->workers * c->strategy.accumulate * c->train.batch);
+    t->every = out->every;
+    t->ends = rounds <= most;
+    t->rounds = t->ends ? rounds : most;
+    if (t->async) { /* a group's first task, which others follow; at most as long as the run */
+        out->every = rounds > 0 && rounds < t->every ? rounds : t->every;
+        t->ends = false;
+        t->plain = t->every > 1 ? 2 : 0;
+        t->rounds = rounds > 0 ? 4 : 0;
+    }
+    const bool sooner = !t->ends && t->every > (t->async ? 1 : most);
+    if (sooner)
+        t->every = 2;
+    if (!t->ends && t->every > 1)
+        t->rounds -= t->rounds % t->every;
+    return sooner;
+}
+
+/* Sets the option `key` so that groups meet in every second round. */
 static enum sotto_status meet_sooner(struct strategy_config *c, const char *key)
 {
     struct option_section sections[STRATEGY_SECTIONS];
@@ -84,86 +113,75 @@ static enum sotto_status meet_sooner(struct strategy_config *c, const char *key)
     return option_set(sections, STRATEGY_SECTIONS, key, "2");
 }
 
-static double mean(int64_t sum, int workers)
+/* Makes the dry run. `sooner`: NULL, or the option for meet_sooner. */
+static enum sotto_status dry_run_rounds(struct sent_totals *t, const char *sooner)
+{
+    const struct run *run = t->run;
+    const bool model = run->config.train.oracle != ORACLE_NULL;
+    struct dry_run dry = {.run = run,
+                          .strategy = run->config.strategy,
+                          .node = run->cluster.node,
+                          .body = count_rounds_sent,
+                          .arg = t,
+                          .about = "trying what is sent: "};
+    if (sooner)
+        TRY(meet_sooner(&dry.strategy, sooner));
+    t->of = calloc((size_t)t->workers, sizeof *t->of);
+    t->start = model ? calloc(table_count(run->table), sizeof *t->start) : NULL;
+    if (!t->of || (model && !t->start))
+        return fail(SOTTO_ENOMEM, "no memory to account for %d workers", t->workers);
+    strategy_dry_run(&dry.strategy, dry.strategy.groups);
+    return dry_run_workers(&dry);
+}
+
+static double worker_mean(int64_t sum, int workers)
 {
     return (double)sum / workers;
 }
 
-static void add_up(const struct tally *t, int workers, int64_t every, struct traffic *out)
+/* Sums the dry run. If groups met sooner there than in the run, the bytes of a meeting are spread
+ * over the run's interval. */
+static void sum_traffic(const struct sent_totals *t, struct traffic *out)
 {
-    struct sent all = {0}, plain = {0};
-    for (int i = 0; i < workers; i++) {
+    struct sent_bytes all = {0}, plain = {0};
+    for (int i = 0; i < t->workers; i++) {
         all.inside += t->of[i].all.inside;
         all.between += t->of[i].all.between;
         plain.inside += t->of[i].plain.inside;
         plain.between += t->of[i].plain.between;
     }
-    const int64_t meetings = every > 1 ? t->rounds / every : 0;
+    const int workers = t->workers;
+    const int64_t meetings = t->every > 1 ? t->rounds / t->every : 0;
     const double n = (double)t->rounds;
-    out->inside = mean(all.inside, workers) / n;
-    out->between = mean(all.between, workers) / n;
+    out->inside = worker_mean(all.inside, workers) / n;
+    out->between = worker_mean(all.between, workers) / n;
     if (meetings == 0)
         return;
-    const double inside = mean(all.inside - t->rounds * plain.inside, workers) / (double)meetings;
+    const double inside =
+        worker_mean(all.inside - t->rounds * plain.inside, workers) / (double)meetings;
     const double between =
-        mean(all.between - t->rounds * plain.between, workers) / (double)meetings;
+        worker_mean(all.between - t->rounds * plain.between, workers) / (double)meetings;
     out->meeting = inside + between;
-    if (every == out->every)
+    if (t->every == out->every)
         return;
-    out->inside = mean(plain.inside, workers) + inside / (double)out->every;
-    out->between = mean(plain.between, workers) + between / (double)out->every;
+    out->inside = worker_mean(plain.inside, workers) + inside / (double)out->every;
+    out->between = worker_mean(plain.between, workers) + between / (double)out->every;
 }
 
 enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *known)
 {
-    const struct run_config *c = &run->config;
-    const int workers = run->cluster.size;
-    struct tally t = {.config = &c->train};
-    struct trial trial = {.run = run,
-                          .strategy = c->strategy,
-                          .node = run->cluster.node,
-                          .body = try_rounds,
-                          .arg = &t,
-                          .about = "trying what is sent: "};
+    const struct strategy_config *c = &run->config.strategy;
+    struct sent_totals t = {.run = run, .workers = run->cluster.size, .async = strategy_async(c)};
     char key[OPTION_ROOM];
     bool meets;
-    *out = (struct traffic){.every = strategy_every(&c->strategy, key, &meets)};
-    out->about = strategy_varies(&c->strategy);
-    t.async = strategy_async(&c->strategy);
-    *known = t.async ? !strategy_elastic(&c->strategy)
-                     : strategy_in_step(&c->strategy) || out->every > 0;
-    const int64_t most = ROUNDS_TRIED / workers > 4 ? ROUNDS_TRIED / workers : 4;
-    const int64_t rounds =
-        budget_rounds(&c->train, &(struct budget_spent){0},
-                      (int64_t)workers * c->strategy.accumulate * c->train.batch);
-    int64_t every = out->every;
-    t.ends = rounds <= most;
-    t.rounds = t.ends ? rounds : most;
-    if (t.async) { /* as the first task is followed by others; one is not longer than the run */
-        out->every = rounds > 0 && rounds < every ? rounds : every;
-        t.ends = false;
-        t.plain = every > 1 ? 2 : 0;
-        t.rounds = rounds > 0 ? 4 : 0;
-    }
-    if (!t.ends && every > (t.async ? 1 : most)) {
-        TRY(meet_sooner(&trial.strategy, key));
-        every = 2;
-    }
-    if (!t.ends && every > 1)
-        t.rounds -= t.rounds % every;
+    *out = (struct traffic){.every = strategy_every(c, key, &meets), .about = strategy_varies(c)};
+    *known = t.async ? !strategy_elastic(c) : strategy_in_step(c) || out->every > 0;
+    const bool sooner = choose_rounds(&t, out);
     if (t.rounds < 1 || !*known)
         return SOTTO_OK;
-    const bool model = c->train.oracle != ORACLE_NULL;
-    t.of = calloc((size_t)workers, sizeof *t.of);
-    t.start = model ? calloc(table_count(run->table), sizeof *t.start) : NULL;
-    enum sotto_status st = SOTTO_OK;
-    if (!t.of || (model && !t.start))
-        st = fail(SOTTO_ENOMEM, "no memory to account for %d workers", workers);
-    strategy_trial(&trial.strategy, trial.strategy.groups);
+    const enum sotto_status st = dry_run_rounds(&t, sooner ? key : NULL);
     if (st == SOTTO_OK)
-        st = trial_run(&trial);
-    if (st == SOTTO_OK)
-        add_up(&t, workers, every, out);
+        sum_traffic(&t, out);
     free(t.of);
     free(t.start);
     return st;

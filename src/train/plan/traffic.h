@@ -1,5 +1,5 @@
-/* What the workers of a run will send, before they do: the method goes through its rounds on the
- * null device (dry_run.h), and comm counts. */
+/* Bytes that the workers of a run will send, before the run: the method makes rounds on the null
+ * device (dry_run.h), and comm counts. */
 #ifndef SOTTO_TRAIN_PLAN_TRAFFIC_H
 #define SOTTO_TRAIN_PLAN_TRAFFIC_H
 
@@ -7,15 +7,14 @@
 
 /* Bytes, means over the workers. */
 struct traffic {
-    double inside, between; /* of a step, to workers on the same node and on others, on average */
-    /* Where groups train apart and meet: what a meeting adds to a step, and steps between two; 0:
-     * they are in step, or it is not known. */
-    double meeting;
-    int64_t every;
-    bool about; /* it depends on what is sent, or on timing */
+    double inside, between; /* of an average step: to workers on the same node, on other nodes */
+    double meeting; /* added to a step by a meeting of the groups, if groups train independently */
+    int64_t every;  /* steps between two meetings; 0: groups are in step, or not known           */
+    bool about;     /* true if bytes depend on the values sent, or on timing                     */
 };
 
-/* *known: false: how often groups meet is measured when the run begins, or up to their pace. */
+/* Returns the traffic of a run. *known: false if the interval between meetings is measured when the
+ * run begins, or depends on the groups' speeds. */
 enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *known);
 
 #endif
