@@ -118,8 +118,8 @@ bool strategy_timed(const struct strategy_config *config);
 /* Whether how much workers send depends on what they send, or on timing. */
 bool strategy_varies(const struct strategy_config *config);
 
-/* For a trial of a round or two with fewer groups. */
-void strategy_trial(struct strategy_config *config, int groups);
+/* Sets `groups` groups for a dry run of a round or two: see method.dry_run. */
+void strategy_dry_run(struct strategy_config *config, int groups);
 
 /* Groups never differ. */
 bool strategy_in_step(const struct strategy_config *config);

@@ -51,9 +51,9 @@ struct method {
      * Default: it is the user's. */
     enum sotto_status (*optimizer)(const void *own, const char *key, struct optim_config *optim);
     const char *optimizer_key;
-    /* (optional) Sets aside what depends on files and on the number of groups: a trial of a round
-     * or two with fewer of them begins. */
-    void (*trial)(void *own);
+    /* (optional) Resets options that name files or depend on the number of groups, for a dry run
+     * of a round or two with fewer groups. */
+    void (*dry_run)(void *own);
     /* (optional) Whether what it computes depends on timing. Default: no. */
     bool (*timed)(const void *own);
     /* (optional) Whether how much it sends depends on what is sent. Default: no. */

@@ -98,14 +98,14 @@ void strategy_warn(const struct strategy_config *c, const struct optim_config *o
         m->warn(method_own(c, m), optim, parameters / (size_t)slices);
 }
 
-void strategy_trial(struct strategy_config *c, int groups)
+void strategy_dry_run(struct strategy_config *c, int groups)
 {
     c->workers = c->workers / c->groups * groups;
     c->groups = groups;
-    if (c->sharding->trial)
-        c->sharding->trial(method_config(c, c->sharding));
-    if (c->replicating->trial)
-        c->replicating->trial(method_config(c, c->replicating));
+    if (c->sharding->dry_run)
+        c->sharding->dry_run(method_config(c, c->sharding));
+    if (c->replicating->dry_run)
+        c->replicating->dry_run(method_config(c, c->replicating));
 }
 
 void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])

@@ -87,7 +87,7 @@ static enum sotto_status resolve(void *own, const struct strategy_config *strate
     return pushes > 0 ? SOTTO_OK : fail(SOTTO_EINVAL, "%s has no pushes to be followed", c->replay);
 }
 
-static void trial(void *own)
+static void async_dry_run(void *own)
 {
     struct async_config *c = own;
     c->replay[0] = '\0';
@@ -191,7 +191,7 @@ const struct method method_async_diloco = {
     METHOD_OPTIONS(struct async_config, options),
     METHOD_ONLY(only),
     .resolve = resolve,
-    .trial = trial,
+    .dry_run = async_dry_run,
     .every = every,
     .every_key = "H",
     .replicate = &ops,

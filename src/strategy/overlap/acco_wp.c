@@ -1,16 +1,17 @@
 /* ACCO with weight prediction instead of two halves (ACCO, section 3.2): as DPU, but gradients are
- * computed where the parameters will probably be when they are applied.
+ * computed at a prediction of the parameters for the step that applies them.
  *
- *   g(t) at est(t+1)   beside   theta(t+1) = step(theta(t), gbar(t-1)),
- *                               est(t+2)   = peek(theta(t+1), gbar(t-1))
+ *   computed           meanwhile in the lane
+ *   g(t) at est(t+1)   theta(t+1) = step(theta(t), gbar(t-1)),
+ *                      est(t+2)   = peek(theta(t+1), gbar(t-1))
  *
- * Between rounds what is computed with is the estimate; evaluations and checkpoints gather theta.
- * Behind parameters that were pulled from a server (async-diloco) est is theta itself, so that it
- * makes no difference whether a group pulls in a step or behind a meeting of all. */
+ * Between rounds the room for computing has the estimate; evaluations and checkpoints gather theta.
+ * After parameters were pulled from a server (async-diloco) est is theta itself, so that a group's
+ * pull in a step and after a meeting of all workers give the same bits. */
 #include "strategy/method.h"
 #include "strategy/overlap/overlap.h"
 
-/* The step leaves the gradient in its place, since nobody computes with theta(t+1) itself. */
+/* The step leaves the gradient in its place, since nothing is computed at theta(t+1) itself. */
 static void hide_theta(struct replicate *r, bool hide)
 {
     for (int k = 0; k < r->is.n_part; k++) {
@@ -29,16 +30,17 @@ static enum sotto_status apply_and_predict(void *arg)
     TRY(replicate_step(r, &o->plan, scale)); /* theta <- step(theta, gbar)      */
     hide_theta(r, false);
     if (overlap_pulled(o))
-        TRY(replicate_publish(r)); /* est   <- theta, which is another  */
+        TRY(replicate_publish(r)); /* est <- theta, just pulled */
     else
         TRY(replicate_peek(r, o->plan.next_lr, scale)); /* est   <- peek(theta, gbar)      */
     return overlap_gather(o);
 }
 
-static enum sotto_status run_round(struct strategy *s, const struct plan *plan, struct round *out)
+static enum sotto_status acco_wp_round(struct strategy *s, const struct plan *plan,
+                                       struct round *out)
 {
     struct overlap *o = (struct overlap *)s;
-    TRY(overlap_begin(o, plan, true)); /* g(t-1): the last round's, or one micro-batch */
+    TRY(overlap_begin(o, plan, true)); /* g(t-1): from the last round, or one micro-batch */
     if (overlap_idle(o))
         return overlap_sit_out(o, out);
     TRY(overlap_send(o));
@@ -47,9 +49,10 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o, out);
 }
 
-/* Whose estimates there are: those of groups that differ are each one's own, and of no use to
- * another number of them, which begin with theta itself, as where nothing was predicted yet. */
-static enum sotto_status enter(struct overlap *o, struct state_visitor *v, bool *found)
+/* Enters the section with the estimates, if there is one. Groups that differ save an estimate each,
+ * which fits only the same number of groups; other runs begin with theta itself, as a new run
+ * does. */
+static enum sotto_status enter_estimates(struct overlap *o, struct state_visitor *v, bool *found)
 {
     const struct replicate *r = o->shard.replicate;
     const struct mesh *mesh = r->is.mesh;
@@ -57,7 +60,7 @@ static enum sotto_status enter(struct overlap *o, struct state_visitor *v, bool 
     const bool saves = !loads && o->shard.carried;
     *found = true;
     if (own && (loads ? state_has(v, "ests.") && r->from.groups == mesh->n_r
-                      : saves && mesh->s == 0)) /* by the first of a group */
+                      : saves && mesh->s == 0)) /* by the group's first worker */
         return state_enter_own(v, "ests", mesh->r, mesh->n_r);
     if (loads ? state_has(v, "est.") : saves && !own)
         return state_enter(v, "est");
@@ -70,7 +73,7 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
     struct overlap *o = (struct overlap *)s;
     bool found;
     TRY(overlap_visit(s, v));
-    TRY(enter(o, v, &found));
+    TRY(enter_estimates(o, v, &found));
     if (found) {
         TRY(state_table(v, o->shard.is.oracle->table, NULL, MEMORY_PARAMETERS, o->shard.is.dev,
                         o->room[o->theta].view));
@@ -81,7 +84,7 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 
 static const struct strategy_ops ops = {
     OVERLAP_OPS,
-    .round = run_round,
+    .round = acco_wp_round,
     .gather = shard_gather,
     .visit = visit,
 };
@@ -90,8 +93,8 @@ const struct method method_acco_wp = {
     .name = "acco-wp",
     OVERLAP_METHOD,
     .about =
-        "acco with weight prediction: as dpu, but gradients are computed where the parameters will "
-        "probably be",
+        "acco with weight prediction: as dpu, but gradients are computed at a prediction of the "
+        "parameters",
     METHOD_OPTIONS(struct overlap_config, overlap_options),
     .shard = &ops,
 };

@@ -10,7 +10,7 @@
 
 const struct option overlap_options[] = {OVERLAP_REPLAY};
 
-void overlap_trial(void *own)
+void overlap_dry_run(void *own)
 {
     ((struct overlap_config *)own)->replay[0] = '\0';
 }
@@ -31,19 +31,19 @@ bool overlap_timed(const void *own)
     return !*((const struct overlap_config *)own)->replay;
 }
 
-/* What is added to. */
-static const struct buffer *gradient(const struct overlap *o)
+/* Returns the vector that gradients are added to. */
+static const struct buffer *gradient_sum(const struct overlap *o)
 {
     return o->sum.dev ? &o->sum : &o->room[o->g];
 }
 
-/* Stages of the rooms in their roles, for the computations and for the steps. */
-static void assign(struct overlap *o)
+/* Sets the stages' views of the rooms in their roles, for computing. */
+static void assign_stages(struct overlap *o)
 {
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
     table_stages(table, o->room[o->theta].view, s->theta_stage);
-    table_stages(table, gradient(o)->view, s->g_stage);
+    table_stages(table, gradient_sum(o)->view, s->g_stage);
 }
 
 static struct view wire_stage(const struct overlap *o, int k)
@@ -56,8 +56,8 @@ static struct view wire_at(struct shard *s, const struct slice *at)
     return view_at(wire_stage((struct overlap *)s, at->stage), at->in_stage);
 }
 
-/* The own slices of the room that is with the lane: gradients first, then parameters. */
-static void assign_lane(struct overlap *o)
+/* Points the own parts to the lane's room, where gradients turn into parameters. */
+static void assign_lane_parts(struct overlap *o)
 {
     struct replicate *r = o->shard.replicate;
     for (int i = 0; i < r->is.n_part; i++)
@@ -70,10 +70,10 @@ enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool
     const bool carried = s->carried;
     o->plan = *plan;
     o->round = (struct round){.grad_norm = -1};
-    assign(o);
-    TRY(shard_begin(s, plan, gradient(o)));
+    assign_stages(o);
+    TRY(shard_begin(s, plan, gradient_sum(o)));
     if (overlap_idle(o))
-        s->carried = carried; /* until it computes again */
+        s->carried = carried; /* until the group computes again */
     else if (ahead && !carried)
         TRY(shard_gradient(s, s->next++, NULL));
     return SOTTO_OK;
@@ -89,10 +89,10 @@ bool overlap_pulled(const struct overlap *o)
     return o->shard.base.async && async_last_round(o->shard.base.async)->pulled;
 }
 
-/* Rounded once, where gradients are added up in fp32. */
+/* Copies the gradient to the lane's room, rounded to bf16 if the sum is fp32. */
 static enum sotto_status copy_to_wire(struct overlap *o)
 {
-    const struct buffer *g = gradient(o);
+    const struct buffer *g = gradient_sum(o);
     assert(!o->shard.empty);
     return work_copy(&o->shard.on, o->room[o->wire].view, g->view, g->count);
 }
@@ -101,11 +101,11 @@ enum sotto_status overlap_send_copy(struct overlap *o)
 {
     TRY(copy_to_wire(o));
     o->sent = o->shard.counts;
-    assign_lane(o);
+    assign_lane_parts(o);
     return SOTTO_OK;
 }
 
-/* The room that was with the lane is free: it takes the next gradients, or a copy of these. */
+/* The room that was with the lane is free: it receives the next gradients, or a copy of the sum. */
 enum sotto_status overlap_send(struct overlap *o)
 {
     struct shard *s = &o->shard;
@@ -119,9 +119,9 @@ enum sotto_status overlap_send(struct overlap *o)
     }
     o->sent = s->counts;
     s->counts = (struct counts){0};
-    s->empty = gradient(o);
-    assign(o);
-    assign_lane(o);
+    s->empty = gradient_sum(o);
+    assign_stages(o);
+    assign_lane_parts(o);
     return SOTTO_OK;
 }
 
@@ -130,10 +130,10 @@ void overlap_take(struct overlap *o)
     int idle = o->theta;
     o->theta = o->wire;
     o->wire = idle;
-    assign(o);
+    assign_stages(o);
 }
 
-static const char *replay_of(const struct shard *s)
+static const char *replay_path(const struct shard *s)
 {
     const struct overlap_config *own = method_own(s->is.config, s->is.config->sharding);
     return own->replay;
@@ -146,14 +146,14 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
     int32_t n = 0, least = s->is.config->accumulate;
     bool done = false;
     if (o->replay && o->history->n >= o->replay->n)
-        return fail(SOTTO_EINVAL, "%s.replay = %s ends here", s->is.config->sharding->name,
-                    replay_of(s));
+        return fail(SOTTO_EINVAL, "%s.replay = %s has no counts for further rounds",
+                    s->is.config->sharding->name, replay_path(s));
     if (o->replay)
         least = o->replay->count[o->history->n];
     TRY(device_failed(s->is.dev));
     TRY(lane_start(lane, job, o));
     while (!done) {
-        TRY(shard_gradient(s, s->next++, NULL)); /* at least so many, then until the lane is done */
+        TRY(shard_gradient(s, s->next++, NULL)); /* at least `least`, then until the lane is done */
         if (++n >= least && o->replay)
             done = true;
         else if (n >= least)
@@ -191,8 +191,8 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     return shard_clip(s, &on, shard_own_g(s), s->n_slice, mesh->lane_shard, &o->round, scale);
 }
 
-/* What there is to be stepped with waits. */
-static enum sotto_status sit_out(void *arg)
+/* Steps without a new gradient; the gradient computed before waits. */
+static enum sotto_status sit_out_job(void *arg)
 {
     struct overlap *o = arg;
     shard_tell(&o->shard, &o->sent);
@@ -205,9 +205,9 @@ enum sotto_status overlap_sit_out(struct overlap *o, struct round *out)
     struct shard *s = &o->shard;
     struct lane *lane = s->is.mesh->lane;
     o->sent = (struct counts){.workers = 1, .seconds = o->plan.seconds};
-    assign_lane(o);
+    assign_lane_parts(o);
     TRY(device_failed(s->is.dev));
-    TRY(lane_start(lane, sit_out, o));
+    TRY(lane_start(lane, sit_out_job, o));
     TRY(lane_wait(lane));
     if (overlap_pulled(o))
         overlap_take(o);
@@ -228,11 +228,11 @@ enum sotto_status overlap_gather(struct overlap *o)
     return gather_wire(o, o->shard.is.mesh->lane_shard);
 }
 
-/* What is computed with, from the own slices of x. */
-static enum sotto_status refresh(struct overlap *o)
+/* Makes the parameters for computing from the own slices of x. */
+static enum sotto_status publish_theta(struct overlap *o)
 {
-    assign_lane(o);
-    TRY(replicate_publish(o->shard.replicate)); /* by the lane's device */
+    assign_lane_parts(o);
+    TRY(replicate_publish(o->shard.replicate)); /* on the lane's device */
     TRY(device_check(o->shard.replicate->is.dev));
     TRY(gather_wire(o, o->shard.is.mesh->shard));
     overlap_take(o);
@@ -243,11 +243,12 @@ enum sotto_status overlap_import(struct strategy *s, const float *flat)
 {
     struct overlap *o = (struct overlap *)s;
     TRY(shard_import(s, flat));
-    return refresh(o);
+    return publish_theta(o);
 }
 
-/* All workers save equally many, whose rounds may be fewer: of two counts at the most. */
-static int64_t saved_counts(const struct overlap *o, const struct state_visitor *v)
+/* Returns the number of counts to save, the same on all workers: rounds may differ between groups,
+ * and each adds at most two counts. */
+static int64_t history_to_save(const struct overlap *o, const struct state_visitor *v)
 {
     const struct async *a = o->shard.base.async;
     const int64_t n = o->history->n, most = a ? 2 * async_last_round(a)->most : 0;
@@ -260,11 +261,11 @@ static enum sotto_status visit_history(struct overlap *o, struct state_visitor *
     struct history *h = o->history;
     int64_t n = h->n;
     if (state_loading(v) && state_owners(v, "history", "n") != w->size)
-        return state_ignore(v, "history."); /* no longer of use to anybody */
+        return state_ignore(v, "history."); /* counts of another number of workers are of no use */
     TRY(state_enter_own(v, "history", w->rank, w->size));
     TRY(state_count(v, "n", &n, INT64_MAX / (int64_t)sizeof *h->count));
     const size_t bytes = state_loading(v) ? state_stored(v, "counts")
-                                          : (size_t)saved_counts(o, v) * sizeof *h->count;
+                                          : (size_t)history_to_save(o, v) * sizeof *h->count;
     if ((size_t)n * sizeof *h->count > bytes || bytes % sizeof *h->count)
         return fail(SOTTO_EFORMAT, "a history of %lld counts in %zu bytes", (long long)n, bytes);
     h->n = state_loading(v) ? 0 : h->n;
@@ -280,8 +281,8 @@ enum sotto_status overlap_visit(struct strategy *strategy, struct state_visitor 
     struct overlap *o = (struct overlap *)strategy;
     TRY(shard_visit(&o->shard, v));
     if (state_loading(v))
-        TRY(refresh(o));
-    TRY(shard_visit_pending(&o->shard, v, gradient(o)->view));
+        TRY(publish_theta(o));
+    TRY(shard_visit_pending(&o->shard, v, gradient_sum(o)->view));
     return visit_history(o, v);
 }
 
@@ -296,7 +297,7 @@ enum sotto_status overlap_discard(struct strategy *strategy)
 {
     struct overlap *o = (struct overlap *)strategy;
     struct shard *s = &o->shard;
-    const struct buffer *g = gradient(o);
+    const struct buffer *g = gradient_sum(o);
     s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
     s->empty = NULL;
     s->counts = (struct counts){0};
@@ -307,7 +308,7 @@ enum sotto_status overlap_discard(struct strategy *strategy)
 static enum sotto_status open_history(struct overlap *o)
 {
     const struct worker *w = o->shard.is.mesh->worker;
-    const char *path = replay_of(&o->shard);
+    const char *path = replay_path(&o->shard);
     o->history = calloc(1, sizeof *o->history);
     if (!o->history)
         return fail(SOTTO_ENOMEM, "no memory for the history");
@@ -331,14 +332,14 @@ enum sotto_status overlap_init(struct strategy *strategy, const struct strategy_
     o->theta = 0;
     o->g = 1;
     o->wire = 2;
-    const bool apart = strategy_grad_type(setup->config) != type;
+    const bool separate = strategy_grad_type(setup->config) != type;
     for (int i = 0; i < 3; i++)
-        if (i != o->g || !apart)
+        if (i != o->g || !separate)
             TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
-    if (apart)
+    if (separate)
         TRY(buffer_init(&o->sum, dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
     TRY(buffer_init(&o->shard.x, dev, DTYPE_F32, o->shard.own.count, MEMORY_OPTIMIZER));
-    assign(o);
+    assign_stages(o);
     TRY(open_history(o));
     return shard_replicate(&o->shard, setup->mesh->lane, wire_at, wire_at);
 }

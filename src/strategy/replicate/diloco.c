@@ -87,7 +87,7 @@ static bool varies(const void *config)
     return c->prune > 0 || c->drop > 0;
 }
 
-static void trial(void *config)
+static void diloco_dry_run(void *config)
 {
     ((struct diloco_config *)config)->phases.n = 0;
 }
@@ -347,7 +347,7 @@ const struct method method_diloco = {
     METHOD_OPTIONS(struct diloco_config, options),
     METHOD_ONLY(rules),
     .resolve = resolve,
-    .trial = trial,
+    .dry_run = diloco_dry_run,
     .varies = varies,
     .every = every,
     .every_key = "H",

@@ -337,7 +337,7 @@ static void senseless(void **state)
     assert_ok(file_write(at("counts.tsv"), "1 1 1 1\n", 8));
     snprintf(option, sizeof option, "dpu.replay=%s", at("counts.tsv"));
     refused(DPU, option, "pushes.tsv; give async-diloco.replay, too");
-    refused(DPU, "dpu.warmup=3", "dpu.warmup = 3 counts rounds that all groups have in common");
+    refused(DPU, "dpu.warmup=3", "dpu.warmup = 3 counts rounds of all groups together");
 }
 
 /* Of workers that have ended before others there are zeros, but none in between. */

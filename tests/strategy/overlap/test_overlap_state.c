@@ -202,9 +202,9 @@ static void bad_replays(void **state)
         enum sotto_status code;
         const char *part;
     } bad[] = {
-        {"1 1\n2 1\n", SOTTO_EINVAL, "ends here"},
-        {"", SOTTO_EINVAL, "ends here"},
-        {"# nothing\n", SOTTO_EINVAL, "ends here"},
+        {"1 1\n2 1\n", SOTTO_EINVAL, "has no counts for further rounds"},
+        {"", SOTTO_EINVAL, "has no counts for further rounds"},
+        {"# nothing\n", SOTTO_EINVAL, "has no counts for further rounds"},
         {"1 1\n1\n", SOTTO_EFORMAT, "bad:2: want 2 counts of 1 or more, got '1'"},
         {"1 1\n1 0\n", SOTTO_EFORMAT, "bad:2: want 2 counts of 1 or more, got '1 0'"},
         {"0 1\n", SOTTO_EFORMAT, "bad:1: want 2 counts of 1 or more"},
