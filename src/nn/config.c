@@ -66,7 +66,7 @@ int model_config_arch(const struct model_config *c)
     return preset ? preset->config.arch : c->arch;
 }
 
-/* True if the section `name` is that of the architecture that the configuration names. */
+/* True if `name` is the configuration's architecture: then the section of the same name is used. */
 static bool arch_is_chosen(const void *config, const char *name)
 {
     const int arch = model_config_arch(config);
@@ -95,7 +95,7 @@ enum sotto_status arch_refuse(const struct model_config *c, const struct arch *a
     return SOTTO_OK;
 }
 
-/* Sets the architecture's options that the user left open to those of a preset's `keys`, which are
+/* Sets the architecture's options that the user left open to the values of a preset's `keys`:
  * "key=value key=value". */
 static enum sotto_status inherit_keys(struct model_config *c, const struct arch *arch,
                                       const char *keys)
@@ -139,7 +139,8 @@ static bool among(const char *key, const char *const *names)
     return names && *names;
 }
 
-/* Sizes of [model] are those of transformers over text, some of them others' too. */
+/* Refuses sizes of [model] that the user set without an effect on this architecture: most sizes are
+ * of transformers over text. */
 static enum sotto_status refuse_text(const struct model_config *c)
 {
     static const char *const all[] = {"preset", "arch", "init_std", NULL};

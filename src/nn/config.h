@@ -21,7 +21,7 @@ struct model_config {
     int vocab, positions;
     int window;                   /* of local attention, in positions                 */
     char pattern[OPTION_ROOM];    /* 'g'lobal or 'l'ocal a layer, repeated            */
-    char activation[OPTION_ROOM]; /* as Hugging Face names them                       */
+    char activation[OPTION_ROOM]; /* by its Hugging Face name */
     double norm_eps, rope_theta, init_std;
     int tied; /* enum model_tied: the output projection is the token embedding */
     /* The configurations that architectures have of their own, by enum model_arch. */
@@ -39,7 +39,7 @@ static inline const void *arch_own(const struct model_config *config, const stru
     return config->own[arch->number];
 }
 
-/* The architecture's own section; its options are those of arch_config. */
+/* Returns the architecture's own section, over the values of arch_config. */
 struct option_section arch_section(struct model_config *config, const struct arch *arch);
 
 /* Refuses options of `arch` that the user set, since the model has another architecture. */
@@ -48,25 +48,25 @@ enum sotto_status arch_refuse(const struct model_config *config, const struct ar
 extern const struct option model_options[];
 extern const int model_options_count;
 
-/* [model], and a section of each architecture that has keys of its own. */
+/* [model], and a section for each architecture with keys of its own. */
 enum { MODEL_SECTIONS = ARCH_COUNT };
 void model_sections(struct model_config *config, struct option_section out[MODEL_SECTIONS]);
 
 struct model_preset {
     const char *about;
-    struct model_config config; /* config.preset is its name */
+    struct model_config config; /* config.preset is the name */
     const char *own;            /* (optional) its architecture's own keys: "key=value key=value" */
 };
 
 extern const struct model_preset model_presets[];
 extern const int model_presets_count;
 
-/* The architecture that it says or that its preset has, ARCH_UNSET: none. */
+/* Returns the architecture that the configuration or its preset names, ARCH_UNSET for none. */
 int model_config_arch(const struct model_config *config);
 
-/* Turns a user's section into a complete configuration: preset, overrides, then what follows from
- * them. A vocabulary of 0 stays 0: it is the tokenizer's to say, as sizes of images are the data's.
- */
+/* Turns a user's section into a complete configuration: preset, overrides, then derived sizes. A
+ * vocabulary of 0 stays 0 until the tokenizer is known; open sizes of images stay 0 until the data
+ * are known. */
 enum sotto_status model_config_resolve(struct model_config *config);
 
 /* The kind of the model's samples: images if it has sizes of images. */
@@ -75,13 +75,14 @@ const struct sample_kind *model_config_kind(const struct model_config *config);
 /* The sizes of the images of a model over images, in its own configuration; NULL: it reads text. */
 struct image_sizes *model_config_image(struct model_config *config);
 
-/* Takes what such a model leaves open from the data, which it must suit. */
+/* Takes the sizes that a model over images leaves open from the data. Fails if the data do not fit.
+ */
 enum sotto_status model_config_fit(struct model_config *config, const struct image_sizes *data);
 
-/* Whether something is left for the data to say: the vocabulary, or the sizes of images. */
+/* True if a size is left for the data to determine: the vocabulary, or sizes of images. */
 bool model_config_is_open(const struct model_config *config);
 
-/* Whether the sizes go together; nothing may be open. */
+/* Checks that the sizes fit together; no size may be open. */
 enum sotto_status model_config_check(const struct model_config *config);
 
 /* Hugging Face's config.json, both ways; `*json` is a new reference. That of a model over images

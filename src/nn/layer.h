@@ -1,11 +1,11 @@
 /* Layers: forward/backward pairs in a chain.
  *
- * A layer owns no activations and no parameters. What flows between layers is an `edge` of one or
- * more tensors (a decoder carries one; an encoder-decoder carries two), stored side by side so that
- * it can be sent as one flat buffer. What a layer must remember from forward to backward is `saved`
- * memory whose size it declares; `scratch` is its own until it returns. Both sizes grow with the
- * extent: memory for a large micro-batch must do for every smaller one. Parameters and gradients
- * come as one view a stage. */
+ * A layer owns no activations and no parameters. An `edge` of one or more tensors flows between two
+ * layers (a decoder has one tensor, an encoder-decoder two), stored in one piece, so that a
+ * pipeline sends an edge as one flat buffer. A layer declares the bytes of `saved` memory that it
+ * keeps from forward to backward; `scratch` is the layer's own until the call returns. Both sizes
+ * grow with the extent: memory for a large micro-batch must do for every smaller micro-batch.
+ * Parameters and gradients arrive as one view a stage. */
 #ifndef SOTTO_NN_LAYER_H
 #define SOTTO_NN_LAYER_H
 
@@ -20,7 +20,7 @@
 struct extent {
     int rows, t; /* sequences, positions */
     enum dtype type;
-    bool all; /* results of norms and activations are kept too, which layers could compute again */
+    bool all; /* also keep results of norms and activations that layers could compute again */
 };
 
 static inline size_t extent_tokens(struct extent e)
@@ -43,7 +43,7 @@ static inline size_t edge_count(const struct edge *edge)
     return count;
 }
 
-/* A part of what is laid out as `edge`. */
+/* Returns the view of one part of a buffer that is laid out as `edge`. */
 static inline struct view edge_part(struct view v, struct edge edge, int part)
 {
     edge.n = part;
@@ -53,34 +53,34 @@ static inline struct view edge_part(struct view v, struct edge edge, int part)
 /* Keys and values of the positions already seen, for decoding. */
 struct cache {
     int positions;        /* room, in tokens */
-    struct buffer *k, *v; /* one a layer that attends: (batch, positions, kv_heads * width) */
+    struct buffer *k, *v; /* (batch, positions, kv_heads * width) for each attending layer */
 };
 
-/* One micro-batch on its way through the chain, as layers see it. */
+/* One micro-batch on the way through the chain. */
 struct pass {
     struct device *dev;
     const struct table *table;
     struct extent extent;
-    struct view input;   /* the samples: tokens int32, or numbers fp32                  */
-    struct view targets; /* int32: a token to predict at each position, or a class      */
-    struct view state;   /* (optional) fp32, all of the model's that is not trained     */
+    struct view input;   /* the samples: tokens int32, or numbers fp32 */
+    struct view targets; /* int32: a token to predict at each position, or a class */
+    struct view state;   /* (optional) fp32, the whole untrained state of the model */
     const struct table *state_table;
-    bool again;       /* forward is run once more, for backward: state is not to be moved twice */
-    bool training;    /* backward follows; the loss may be left to it         */
-    bool half;        /* parameters are bf16, whatever their gradients are    */
-    bool fresh;       /* backward writes what `writes` marks, and adds to the rest */
-    float loss_scale; /* the gradient is that of loss_scale * sum of losses   */
-    int start;        /* position of the first token; 0 unless decoding       */
+    bool again;          /* forward is run again for backward: the state must not move twice */
+    bool training;       /* backward follows; the loss may be left to it */
+    bool half;           /* parameters are bf16, whatever their gradients are */
+    bool fresh;          /* backward writes tensors marked by `writes`, adds to all others */
+    float loss_scale;    /* the gradient is that of loss_scale * sum of losses */
+    int start;           /* position of the first token; 0 unless decoding */
     struct cache *cache; /* (optional) */
-    float *logits;       /* (optional) (rows, vocab): the last layer writes them here */
-    struct view losses;  /* (optional) (rows) fp32: one a token, by the last layer   */
-    struct view places;  /* (optional) (rows) uint8: where the target came, 1: first */
+    float *logits;       /* (optional) (rows, vocab): written by the last layer */
+    struct view losses;  /* (optional) (rows) fp32: losses, written by the last layer */
+    struct view places;  /* (optional) (rows) uint8: rank of the target, 1: most likely */
 };
 
-/* Where a layer reads and writes. Backward may be given dx == dy (see `passes_on`). */
+/* Memory that a layer reads and writes. Backward may be given dx == dy (see `passes_on`). */
 struct flow {
-    struct view x, y;   /* input and output, laid out as their edges */
-    struct view dx, dy; /* their gradients; none in forward          */
+    struct view x, y;   /* input and output, laid out as edges */
+    struct view dx, dy; /* gradients of x and y; none in forward */
     struct room saved, scratch;
 };
 
@@ -88,7 +88,7 @@ struct layer;
 
 struct layer_ops {
     const char *name;
-    bool passes_on; /* dx = dy + something; dx may be dy */
+    bool passes_on; /* dx = dy + more; dx may be dy */
     struct edge (*output)(const struct layer *layer, struct extent e); /* (optional) none */
     /* Bytes; (optional) 0. */
     size_t (*saved)(const struct layer *layer, struct extent e);
@@ -98,16 +98,17 @@ struct layer_ops {
                     struct flow flow);
     void (*backward)(const struct layer *layer, struct pass *pass, const struct view *theta,
                      const struct view *grad, struct flow flow);
-    /* (optional) Marks the stages beside its own whose parameters it reads, and to whose gradients
-     * it adds (tied weights). */
+    /* (optional) Marks the other stages whose parameters the layer reads and to whose gradients the
+     * layer adds (tied weights). */
     void (*needs)(const struct layer *layer, const struct table *table, bool *needs);
-    /* (optional) Marks in the table the tensors whose gradients its backward writes in a fresh
-     * pass, each once and before any layer adds to it: those of linear_backward_w. */
+    /* (optional) Marks in the table the tensors whose gradients backward writes in a fresh pass,
+     * each once and before any layer adds to the gradient: the tensors of linear_backward_w. */
     void (*writes)(const struct layer *layer, struct table *table);
-    /* (optional) Becomes the layer that does its own work and then that of `next`, the one behind
-     * it in its stage, if these are pieces of one sublayer that could have been cut there. */
+    /* (optional) Turns the layer into one that does its work and the work of `next`, the following
+     * layer of the same stage, if both are pieces of one sublayer that a stage border could have
+     * cut there. Returns true if the layers were joined. */
     bool (*join)(struct layer *layer, const struct layer *next);
-    void (*free)(struct layer *layer); /* (optional) what it owns beside itself */
+    void (*free)(struct layer *layer); /* (optional) frees what the layer owns */
 };
 
 struct layer {
@@ -130,13 +131,13 @@ static inline size_t layer_scratch(const struct layer *l, struct extent e, bool 
     return l->ops->scratch ? l->ops->scratch(l, e, backward) : 0;
 }
 
-/* A tensor of the model's state that is not trained. */
+/* Returns a tensor of the model's untrained state. */
 static inline struct view state_of(const struct pass *pass, int tensor)
 {
     return table_view(pass->state_table, &pass->state, tensor);
 }
 
-/* A projection of `rows` with parameters of this pass. */
+/* Describes a projection of `rows` with parameters of this pass. */
 static inline struct linear pass_linear(const struct pass *pass, size_t rows, int in, int out,
                                         enum linear_layout layout)
 {
@@ -148,8 +149,8 @@ static inline struct view param(const struct pass *pass, const struct view *stag
     return table_view(pass->table, stages, tensor);
 }
 
-/* Of a projection y = x w + bias, dw and dbias, and dx = or, when `add`, +=; dx overlaps none
- * of the others. */
+/* Computes dw and dbias of a projection y = x w + bias, and dx = (or += when `add`); dx overlaps no
+ * other argument. */
 static inline void projection_backward(struct pass *pass, const struct linear *p, struct view dx,
                                        struct view dw, struct view dbias, struct view dy,
                                        struct view x, struct view w, bool add)
@@ -163,7 +164,7 @@ static inline void projection_backward(struct pass *pass, const struct linear *p
     dev->ops->linear_backward_x(dev, p, dx, dy, w, add);
 }
 
-/* The gradient in front of a layer that passes on, before it adds to it. */
+/* Copies dy to dx for a layer that passes dy on and then adds to dx; does nothing if dx is dy. */
 static inline void start_dx(struct pass *pass, struct flow flow, int width)
 {
     if (flow.dx.data != flow.dy.data)

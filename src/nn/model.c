@@ -52,7 +52,7 @@ static enum sotto_status cut(struct model *m)
     return SOTTO_OK;
 }
 
-/* While building, a tensor's stage is its layer. */
+/* While building, the stage of a tensor is the number of its layer. */
 static void assign_stages(struct model *m)
 {
     for (int k = 0; k < m->n_stage; k++)
@@ -62,7 +62,7 @@ static void assign_stages(struct model *m)
         m->table.entry[i].stage = m->layer[m->table.entry[i].stage]->stage;
 }
 
-/* Pieces of a sublayer that came into one stage are one layer, as if it could not be cut there. */
+/* Joins the pieces of a sublayer in one stage into one layer, as without a cut. */
 static void join(struct model *m)
 {
     int n = 0;

@@ -1,7 +1,7 @@
-/* A model: a chain of layers cut into stages of balanced work, and the table of its tensors.
+/* A model: a chain of layers cut into stages of balanced work, and the table of the tensors.
  *
- * It holds no parameters and no activations, so one model serves any number of workers, versions
- * and micro-batches at once. */
+ * A model holds no parameters and no activations, so one model serves any number of workers,
+ * versions and micro-batches at once. */
 #ifndef SOTTO_NN_MODEL_H
 #define SOTTO_NN_MODEL_H
 
@@ -11,9 +11,9 @@
 struct model {
     struct model_config config;
     struct table table;
-    struct table state;   /* what is kept beside the parameters and not trained; n 0: nothing */
-    struct sample sample; /* what it is computed from */
-    struct layer **layer; /* owned; parameters of layer i are the tensors it names */
+    struct table state;   /* untrained numbers next to the parameters; n 0: none */
+    struct sample sample; /* of the model's input */
+    struct layer **layer; /* owned; a layer names the tensors of its parameters */
     int n_layer, room;
     int n_stage;
     int *first; /* (n_stage + 1): stage k is layers first[k] .. first[k+1]-1 */
@@ -26,31 +26,32 @@ enum sotto_status model_init(struct model *model, const struct model_config *con
                              int pad);
 void model_free(struct model *model);
 
-/* The same with an architecture that is not among those a configuration can name. */
+/* model_init with an architecture that a configuration cannot name. */
 struct arch;
 enum sotto_status model_init_as(struct model *model, const struct arch *arch,
                                 const struct model_config *config, int n_stage, int pad);
 
-/* The stages whose parameters stage k reads, its own and those it shares a tensor with: needs[j]
- * for all j. */
+/* Sets needs[j] for every stage j whose parameters stage k reads: k itself, and the stages with a
+ * tensor of stage k. */
 void model_stage_needs(const struct model *model, int k, bool *needs);
 
-/* A micro-batch of `rows` samples, of up to `t` tokens each if they are of tokens. */
+/* Returns the extent of a micro-batch of `rows` samples, of up to `t` tokens each if samples are
+ * tokens. */
 struct extent model_extent(const struct model *model, int rows, int t, enum dtype type);
 
 /* FLOPs of one forward and backward over a micro-batch, and of stage k's forward alone. */
 double model_flops(const struct model *model, struct extent e);
 double model_stage_flops(const struct model *model, int k, struct extent e);
 
-/* New parameters into a whole flat fp32 vector, a function of the seed and each tensor's name
- * alone. */
+/* Writes new parameters into a whole flat fp32 vector, as a function of the seed and of each
+ * tensor's name alone. */
 void model_randomize(const struct model *model, uint64_t seed, float *flat);
 
-/* The state as it begins, (table_count of model->state). */
+/* Writes the initial state, (table_count of model->state). */
 void model_state_start(const struct model *model, float *flat);
 
-/* What a training step leaves of the state before it adds its own: the other share of a running
- * mean, and all of a count. */
+/* Scales the state as a training step does before it adds to the state: a running mean by 1 -
+ * momentum; a count stays. */
 void model_state_fade(const struct model *model, struct device *dev, struct view state);
 
 #endif

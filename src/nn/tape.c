@@ -15,13 +15,13 @@ static struct edge edge_of_stage(const struct tape *tape, int k, struct extent e
     return edge_before(tape, tape->model->first[k], e);
 }
 
-/* Bytes for what a layer keeps, a multiple of the pieces' alignment as pieces are. */
+/* Returns the bytes that a layer keeps, rounded up to the alignment of the pieces. */
 static size_t saved_room(const struct layer *l, struct extent e)
 {
     return (layer_saved(l, e) + 63) / 64 * 64;
 }
 
-/* Bytes of what stage k keeps: the layers' own memory and the edges between them. */
+/* Returns the bytes that stage k keeps: the memory of the layers and the edges between layers. */
 static size_t saved_bytes(const struct tape *tape, int k)
 {
     const struct model *m = tape->model;
@@ -70,7 +70,7 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     *tape = (struct tape){
         .model = model, .dev = dev, .pool = pool, .most = most, .recompute = recompute};
     const struct sample *sample = &model->sample;
-    if (sample->content != SAMPLE_TOKENS) /* as the model cuts it */
+    if (sample->content != SAMPLE_TOKENS) /* the model cuts a sample into positions */
         tape->most.t = sample->positions;
     const size_t input = (size_t)most.rows * sample_count(sample, most.t);
     const size_t targets = (size_t)most.rows * (size_t)sample_targets(sample, most.t);
@@ -200,7 +200,8 @@ static struct room room_of(const struct buffer *b)
     return (struct room){b->view.data, 0, b->count * dtype_size(b->view.type), b->view.place};
 }
 
-/* Only what this micro-batch has of an edge that was made for the largest may be touched. */
+/* Lets code touch only this micro-batch's part of an edge, which has memory for the largest
+ * micro-batch. */
 static void limit_edge(const struct tape *tape, int layer, struct view y)
 {
     struct edge now = edge_before(tape, layer, tape->pass.extent);
@@ -209,8 +210,8 @@ static void limit_edge(const struct tape *tape, int layer, struct view y)
     carve_limit(y, edge_count(&now) * size, edge_count(&most) * size);
 }
 
-/* Where layer i of stage k keeps its memory and, unless it is the stage's last, its output. Called
- * for the layers in order with `rest` starting as the stage's saved memory. */
+/* Returns the memory of layer i of stage k and, unless the layer is the stage's last, its output.
+ * To be called for the layers in order; `rest` starts as the stage's saved memory. */
 static struct flow place(const struct tape *tape, int k, int i, struct room *rest)
 {
     const struct layer *l = tape->model->layer[i];
@@ -227,8 +228,8 @@ static struct flow place(const struct tape *tape, int k, int i, struct room *res
     return flow;
 }
 
-/* Runs the layers of stage k forward, keeping what they save; the last one writes into the next
- * edge. */
+/* Runs the layers of stage k forward and keeps the saved memory; the last layer writes into the
+ * next edge. */
 static enum sotto_status run_forward(struct tape *tape, int k, const struct view *theta)
 {
     const struct model *m = tape->model;
@@ -256,7 +257,7 @@ enum sotto_status tape_forward(struct tape *tape, int k, const struct view *thet
 {
     assert(k == 0 || tape->stage[k].edge);
     if (tape->recompute && tape->pass.training && k + 1 == tape->model->n_stage)
-        return SOTTO_OK; /* its output is wanted by nobody; backward runs it */
+        return SOTTO_OK; /* the output has no reader; backward runs this stage */
     tape->pass.again = false;
     TRY(run_forward(tape, k, theta));
     struct tape_stage *s = &tape->stage[k];
@@ -269,7 +270,8 @@ enum sotto_status tape_forward(struct tape *tape, int k, const struct view *thet
     return SOTTO_OK;
 }
 
-/* tape->flow: what the layers of stage k passed on and saved, where its forward placed it. */
+/* Fills tape->flow with the edges and saved memory of the layers of stage k, where forward placed
+ * them. */
 static void place_stage(struct tape *tape, int k)
 {
     const int *first = tape->model->first + k;
@@ -282,16 +284,16 @@ static void place_stage(struct tape *tape, int k)
     }
 }
 
-/* Many threads of a processor wait for one another's caches to add to a gradient that all of them
- * have just read: norms took 2.7 times as long as where the sum goes elsewhere. As with what is
- * kept (device_keeps), this is for where there is memory. */
+/* True if gradients are summed into other memory. Threads of a large processor wait for each
+ * other's caches when they add to a gradient that all of them have just read: norms took 2.7 times
+ * longer than with a sum elsewhere. Needs memory, as keeping all results does (device_keeps). */
 static bool adds_elsewhere(const struct tape *tape)
 {
     return tape->most.all && tape->dev->ops->own_caches;
 }
 
-/* What takes the gradient in front of layer i: that behind it where the layer only adds to it and
- * does so there, and nothing in front of the first one. */
+/* Sets `dx`, the block for the gradient of layer i's input: `dy` itself if the layer only adds to
+ * the gradient and may add in place, NULL for the first layer. */
 static enum sotto_status take_gradient(struct tape *tape, int i, struct pool_block *dy,
                                        struct pool_block **dx)
 {
@@ -307,8 +309,9 @@ static enum sotto_status take_gradient(struct tape *tape, int i, struct pool_blo
     return SOTTO_OK;
 }
 
-/* Zeros where layers of a fresh stage add to its gradient: between the tensors that they write, and
- * behind the last, where it is padded. A tied table of the first stage was written by the last. */
+/* Writes zeros where layers of a fresh stage add to the gradient: between the tensors that layers
+ * write, and after the last tensor, the padding. The last stage writes a table of the first stage
+ * if the table is tied. */
 static void clear_between(struct tape *tape, int k, struct view grad)
 {
     const struct table *table = &tape->model->table;
@@ -332,14 +335,14 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
     assert(tape->pass.training);
     assert(k + 1 == m->n_stage || tape->stage[k + 1].dedge);
     if (!s->saved) {
-        tape->pass.again = k + 1 < m->n_stage; /* the last one's was put off until now */
+        tape->pass.again = k + 1 < m->n_stage; /* the last stage's forward was put off until now */
         TRY(run_forward(tape, k, theta));
     }
     tape->pass.half = theta[k].type == DTYPE_BF16;
     if (tape->pass.fresh)
         clear_between(tape, k, grad[k]);
     place_stage(tape, k);
-    struct pool_block *dy = tape->stage[k + 1].dedge, *dx; /* one block, handed on */
+    struct pool_block *dy = tape->stage[k + 1].dedge, *dx; /* passed on by layers */
     tape->stage[k + 1].dedge = NULL;
     for (int i = m->first[k + 1] - 1; i >= m->first[k]; i--, dy = dx) {
         struct flow *flow = &tape->flow[i - m->first[k]];

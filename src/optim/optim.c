@@ -11,7 +11,7 @@ static const char *const decay_names[] = {"matrices", "all", NULL};
 static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd",
                                              "step",     "cyclic", NULL};
 
-/* One that a method may have its own default for. */
+/* An option with defaults in methods; `field`_said records if the user set the option. */
 #define OPTION_SAID(S, field, kind, initial, about)                                                \
     OPTION_OF(S, field, kind, initial, about), .set_flag = offsetof(S, field##_said)
 
@@ -61,7 +61,7 @@ static const struct option_only only[] = {
     {"cycle_floor", "schedule", "cyclic"},
     {"cycle_rounds", "schedule", "cyclic"},
 };
-enum { OF_KIND = 5, RULES = sizeof only / sizeof *only }; /* those of `kind` come first */
+enum { OF_KIND = 5, RULES = sizeof only / sizeof *only }; /* rules of `kind` are first */
 
 struct option_section optim_section(struct optim_config *c)
 {
@@ -164,8 +164,8 @@ void optim_free(struct optim *o)
     *o = (struct optim){0};
 }
 
-/* What a launch is made of: stretches of parts, cut where tensors are decayed otherwise. They are
- * handed over this many at once, so that no memory is needed for all of them. */
+/* Launches take stretches of parts, cut where the decay of the tensors changes: up to 16 at once,
+ * so that no memory is needed for a list of all stretches. */
 enum { STRETCHES = 16 };
 
 struct launch {
@@ -183,7 +183,7 @@ static void launch(struct launch *l)
     l->n = 0;
 }
 
-/* The stretch of `p` that lies in segment `s`, if there is one. */
+/* Adds the stretch of `p` inside segment `s`, if not empty. */
 static void add(struct launch *l, const struct part *p, const struct segment *s)
 {
     const struct optim *o = l->o;
@@ -205,7 +205,7 @@ static void add(struct launch *l, const struct part *p, const struct segment *s)
 static void apply(struct optim *o, const struct part *part, int n, double lr, double grad_scale,
                   bool peek)
 {
-    struct launch l; /* set one by one: nobody needs a clean list */
+    struct launch l; /* set field by field: the list needs no zeros */
     l.o = o;
     l.lr = lr;
     l.grad_scale = grad_scale;

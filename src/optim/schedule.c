@@ -9,7 +9,7 @@ static double between(const struct optim_config *c, double share)
     return c->lr * (c->final + (1 - c->final) * share);
 }
 
-/* What is left of the last `length` rounds, as a share: 1 before them, 0 behind the end. */
+/* Returns the share that is left of the last `length` rounds: 1 before them, 0 after the end. */
 static double left(double length, int64_t t, int64_t rounds)
 {
     double rest = (double)(rounds - t);
@@ -39,7 +39,7 @@ double optim_lr(const struct optim_config *c, int64_t t, int64_t rounds)
         const double done = length > 0 ? fmin((double)since / length, 1) : 1;
         return between(c, 0.5 * (1 + cos(3.14159265358979323846 * done)));
     }
-    case SCHEDULE_WSD: /* a decay longer than what warm-up leaves begins behind it */
+    case SCHEDULE_WSD: /* a decay longer than the rounds after warm-up starts when warm-up ends */
         if (c->wsd_decay == 0)
             return c->lr;
         return between(c, left(fmin(c->wsd_decay * (double)rounds, length), t, rounds));

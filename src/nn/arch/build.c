@@ -78,7 +78,7 @@ static int add_shape(struct model *m, enum table_init init, double std,
     vsnprintf(name, sizeof name, format, args);
     int index = table_add(&m->table, name, shape, init, (float)std);
     if (index >= 0)
-        m->table.entry[index].stage = m->n_layer - 1; /* its layer, until stages are known */
+        m->table.entry[index].stage = m->n_layer - 1; /* the layer until stages are known */
     else
         m->no_memory = true;
     return index;

@@ -1,21 +1,20 @@
-/* What architectures make a model with. */
+/* Functions for architectures to build a model. */
 #ifndef SOTTO_NN_ARCH_BUILD_H
 #define SOTTO_NN_ARCH_BUILD_H
 
 #include "nn/layers/layers.h"
 #include "nn/model.h"
 
-/* Building: a layer is begun, its tensors are added, the next one is begun. `model_begin` returns
- * zeroed memory of the layer's own struct, NULL without memory. */
+/* Building: a layer is begun, its tensors are added, the next layer is begun. `model_begin` returns
+ * zeroed memory for the layer's own struct, NULL without memory. */
 void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes);
 
-/* Begins a layer as a copy of the one begun last, for what comes behind a place inside of it where
- * a stage may end; and takes a tensor over into it. */
+/* model_split begins a layer as a copy of the latest layer, for the second half of a sublayer that
+ * a stage may cut; model_take moves a tensor into the new layer. */
 void *model_split(struct model *m, const struct layer_ops *ops, size_t bytes);
 void model_take(struct model *m, int tensor);
 
-/* Adds a tensor of the layer begun last and returns its index, -1 without memory. d1 0: a vector.
- */
+/* Adds a tensor to the latest layer and returns its index, -1 without memory. d1 0: a vector. */
 int model_matrix(struct model *m, double std, int d0, int d1, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 int model_ones(struct model *m, int d0, const char *format, ...)
@@ -29,10 +28,10 @@ int model_cube(struct model *m, double std, int d0, int d1, int d2, const char *
 int model_kernel(struct model *m, double std, int out, int kernel, int in, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* The same for state that is not trained: of ones or of zeros, to begin with. */
+/* Adds untrained state, of ones or zeros at the start. */
 int model_state(struct model *m, bool ones, int d0, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* ... or one number that counts. */
+/* Adds a counter to the untrained state. */
 int model_counter(struct model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

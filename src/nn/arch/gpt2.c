@@ -127,7 +127,8 @@ enum sotto_status gpt2_chain(struct model *m, const struct gpt2_names *n)
     return SOTTO_OK;
 }
 
-/* GPT-2 shrinks what is added to the residual stream by its depth. */
+/* GPT-2 divides the initial std of tensors that add to the residual stream by the root of twice the
+ * depth. */
 static enum sotto_status build(struct model *m)
 {
     const double out_std = m->config.init_std / sqrt(2.0 * m->config.layers);
@@ -155,7 +156,7 @@ enum sotto_status gpt2_read_activation(struct model_config *c, const json_t *jso
 static enum sotto_status from_json(struct model_config *c, const json_t *json)
 {
     TRY(arch_read(c, json, members, MEMBERS));
-    /* Options that change the arithmetic and that no published GPT-2 uses. */
+    /* Refuses options that change the arithmetic; no published GPT-2 has them. */
     if (!json_get_bool_or(json, "scale_attn_weights", true) ||
         json_get_bool_or(json, "scale_attn_by_inverse_layer_idx", false))
         return fail(SOTTO_EFORMAT, "this GPT-2's attention scaling is not supported");

@@ -1,15 +1,15 @@
-/* What GPT-2 and GPT-Neo share. */
+/* Parts that GPT-2 and GPT-Neo share. */
 #ifndef SOTTO_NN_ARCH_GPT2_H
 #define SOTTO_NN_ARCH_GPT2_H
 
 #include "nn/arch/build.h"
 
-/* How a family names and stores its attention. */
+/* Names and storage of the attention of a family. */
 struct gpt2_names {
-    const char *attention, *out; /* "attn", "c_proj"                         */
-    bool fused;                  /* q, k, v in one projection, (in, out)     */
-    bool scaled;                 /* scores by 1/sqrt(head_width)             */
-    double out_std;              /* of what is added to the residual stream  */
+    const char *attention, *out; /* "attn", "c_proj" */
+    bool fused;                  /* q, k and v in one projection, stored as (in, out) */
+    bool scaled;                 /* scores by 1/sqrt(head_width) */
+    double out_std;              /* initial std of tensors added to the residual stream */
 };
 
 void gpt2_defaults(struct model_config *c);

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The shortest pattern that says the same of every layer, so that equal models compare equal:
- * config.json has one entry a layer where a user says "gl". */
+/* Shortens the pattern to the shortest with the same kind for every layer, so that equal models
+ * compare equal: config.json lists every layer, a user writes "gl". */
 static void shorten_pattern(struct model_config *c)
 {
     const size_t length = strlen(c->pattern), layers = c->layers > 0 ? (size_t)c->layers : 0;

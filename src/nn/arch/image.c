@@ -33,7 +33,7 @@ enum sotto_status image_integer(const json_t *json, const char *key, int *out)
     return SOTTO_OK;
 }
 
-/* One number, or height and width. */
+/* Reads one number, or height and width. */
 static enum sotto_status read_sides(struct image_sizes *s, const json_t *json)
 {
     const json_t *value = json_object_get(json, "image_size");
@@ -57,7 +57,7 @@ enum sotto_status image_read(struct image_sizes *s, const json_t *json)
 {
     const json_t *labels = json_object_get(json, "id2label");
     s->channels = 3;
-    s->classes = 2; /* as transformers takes it */
+    s->classes = 2; /* the default of transformers */
     TRY(image_integer(json, "num_channels", &s->channels));
     TRY(image_integer(json, "num_labels", &s->classes));
     TRY(read_sides(s, json));
@@ -74,7 +74,7 @@ void image_write_classes(json_t *json, char *const *names, int classes)
         snprintf(number, sizeof number, "%d", i);
         snprintf(unnamed, sizeof unnamed, IMAGE_UNNAMED, i);
         json_t *name = names && names[i] ? json_string(names[i]) : NULL;
-        if (!name) /* there is none, or it is no UTF-8 */
+        if (!name) /* no name, or a name that is not UTF-8 */
             name = json_string(unnamed);
         json_object_set_new(by_name, json_string_value(name), json_integer(i));
         json_object_set_new(by_number, number, name);

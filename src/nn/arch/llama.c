@@ -142,7 +142,7 @@ static const struct arch_member members[] = {
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
-/* Older files say rope_theta (+ rope_scaling), newer ones rope_parameters. */
+/* Older files have rope_theta (+ rope_scaling), newer files rope_parameters. */
 static enum sotto_status read_rope(struct model_config *c, const json_t *json, const char *key)
 {
     static const char *const plain[] = {"default", NULL};
@@ -163,7 +163,7 @@ enum sotto_status llama_read(struct model_config *c, const json_t *json, double 
 {
     static const char *const silu[] = {"silu", NULL};
     c->norm_eps = norm_eps;
-    c->rope_theta = 10000; /* not the family's default: what transformers takes */
+    c->rope_theta = 10000; /* the default of transformers, not that of the family */
     TRY(arch_read(c, json, members, MEMBERS));
     TRY(read_rope(c, json, "rope_scaling"));
     TRY(read_rope(c, json, "rope_parameters"));

@@ -1,5 +1,5 @@
 /* Dense layers over the pixels of an image and a norm before the classes: the smallest model of
- * images, and nobody's format but sotto's. */
+ * images, in a format of sotto's own. */
 #include <math.h>
 #include <stddef.h>
 
@@ -41,7 +41,7 @@ static enum sotto_status check(const struct model_config *c)
     return image_check(&m->image, "mlp");
 }
 
-/* Members of config.json, as they lie in the architecture's own configuration. */
+/* Members of config.json, with their offsets in struct mlp_config. */
 static const struct {
     const char *hf;
     size_t offset;
@@ -82,7 +82,7 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-/* Weights whose outputs are about as large as what they are computed from. */
+/* Initial weights keep the outputs of a layer about as large as its inputs. */
 static enum sotto_status build(struct model *m)
 {
     const struct mlp_config *c = arch_own(&m->config, &arch_mlp);

@@ -1,5 +1,5 @@
-/* OLMo 2 (2024): Llama's parts with the norms behind the sublayers, and q and k normalised over all
- * their heads before the rotation. */
+/* OLMo 2 (2024): Llama's parts with the norms after the sublayers, and q and k normalised over all
+ * heads before the rotation. */
 #include "nn/arch/llama.h"
 
 static void defaults(struct model_config *c)

@@ -1,5 +1,5 @@
 /* ResNet (He et al. 2015): groups of residual blocks, of two 3x3 convolutions or of a bottleneck of
- * three; each group after the first halves the image. Batch norm behind every convolution. */
+ * three; each group after the first halves the image. Batch norm after every convolution. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "nn/arch/image.h"
 
-enum { GROUPS = 8, REDUCTION = 4 }; /* a bottleneck is that much narrower inside */
+enum { GROUPS = 8, REDUCTION = 4 }; /* a bottleneck is narrower inside by this factor */
 enum { BLOCK_OPEN, BLOCK_BASIC, BLOCK_BOTTLENECK };
 enum { STEM_OPEN, STEM_IMAGENET, STEM_CIFAR };
 enum { NO_WORD, NO, YES };
@@ -44,7 +44,7 @@ static const struct resnet_config *own(const struct model_config *c)
     return arch_own(c, &arch_resnet);
 }
 
-/* The numbers of a list, how many of them; 0: it is none. */
+/* Reads a list of numbers into `out`. Returns their count, 0 if the text is no list. */
 static int read_list(const char *text, int out[GROUPS])
 {
     int n = 0;
@@ -105,7 +105,7 @@ static void defaults(struct model_config *c)
     if (!*r->widths)
         strcpy(r->widths, basic ? "64,128,256,512" : "256,512,1024,2048");
     if (read_groups(r, &g) != SOTTO_OK)
-        return; /* check tells */
+        return; /* check reports the error */
     write_list(r->depths, g.depth, g.n);
     write_list(r->widths, g.width, g.n);
     if (!r->stem_width)
@@ -136,7 +136,7 @@ static struct image_sizes *image(struct model_config *c)
     return &((struct resnet_config *)arch_config(c, &arch_resnet))->image;
 }
 
-/* What comes into a convolution or a block, and channels: it changes as they are added. */
+/* Sizes and channels of the input of the next convolution or block; updated as layers are added. */
 struct stream {
     int h, w, width;
 };
@@ -146,7 +146,8 @@ static struct stream behind(const struct conv_part *p)
     return (struct stream){conv_side(p, p->h), conv_side(p, p->w), p->out};
 }
 
-/* Kernels begin as He et al. 2015 have them, for what goes out. */
+/* Adds a convolution and its norm. Kernels start with He et al. 2015's std for the output channels.
+ */
 static struct conv_part conv(struct model *m, const char *name, struct stream x, int out,
                              int kernel, int stride)
 {
@@ -182,7 +183,7 @@ static enum sotto_status add_stem(struct model *m, struct stream *s)
     return SOTTO_OK;
 }
 
-/* Cuts the block that was begun last behind each of its convolutions. */
+/* Cuts the block that was begun last into a slice for each convolution. */
 static enum sotto_status slice(struct model *m)
 {
     struct slice_layer *l = (struct slice_layer *)m->layer[m->n_layer - 1];

@@ -1,17 +1,17 @@
-/* What language models share: sizes of a transformer, and what follows from them. */
+/* Parts that language models share: sizes of a transformer, given and derived. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nn/config.h"
 
-/* What the user left open comes from the preset. */
+/* Takes the sizes that the user left open from the preset. */
 static void take(struct model_config *c, const struct model_config *from)
 {
 #define TAKE(field)                                                                                \
     if (!c->field)                                                                                 \
     c->field = from->field
-    /* Sizes that follow from others are not inherited once the others were changed. */
+    /* Derived sizes are not inherited once the user has changed the sizes before them. */
     bool reshaped = c->width && c->width != from->width;
     bool reheaded = reshaped || (c->heads && c->heads != from->heads);
     if (!reheaded) {

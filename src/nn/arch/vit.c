@@ -1,5 +1,5 @@
-/* ViT (Dosovitskiy et al. 2020): patches of an image as a sequence, behind a token that the class
- * is read from; layer norm before each sublayer, attention to all positions, exact GELU. */
+/* ViT (Dosovitskiy et al. 2020): patches of an image as a sequence, after a token from which the
+ * class is read; layer norm before each sublayer, attention to all positions, exact GELU. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -193,7 +193,7 @@ enum { MEMBERS = sizeof members / sizeof *members };
 static enum sotto_status from_json(struct model_config *c, const json_t *json)
 {
     struct vit_config *v = arch_config(c, &arch_vit);
-    c->layers = c->heads = 12; /* as transformers takes them */
+    c->layers = c->heads = 12; /* the defaults of transformers */
     c->width = 768;
     c->mlp_width = 3072;
     v->patch = 16;

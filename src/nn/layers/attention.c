@@ -86,7 +86,7 @@ static size_t saved(const struct layer *layer, struct extent e)
 
 struct work {
     struct view n;   /* (rows, width) norm's output    */
-    struct view dn;  /* (rows, width) ... its gradient */
+    struct view dn;  /* (rows, width) gradient of n */
     struct qkv d;    /* gradients as attended          */
     struct view d_o; /* (rows, q_width)                */
 };

@@ -4,9 +4,9 @@
 #include "nn/layers/loss.h"
 
 struct work {
-    struct view x, stats; /* by position: (rows, width) the first ones, (rows, 2) */
-    struct view n, dn;    /* (rows, width) what is projected, its gradient        */
-    struct view logits;   /* (rows, classes), then their gradient                 */
+    struct view x, stats; /* by position: x (rows, width) at the first position, (rows, 2) */
+    struct view n, dn;    /* (rows, width) input of the projection, and the gradient of n */
+    struct view logits;   /* (rows, classes), then the logits' gradient */
 };
 
 static struct work work(const struct classify_layer *l, struct extent e, bool backward,
@@ -37,7 +37,8 @@ static double flops(const struct layer *layer, struct extent e)
     return 2.0 * e.rows * l->width * l->classes;
 }
 
-/* The first position of each sample, from all of them or to where they are. */
+/* Describes copying the first position of each sample out of all positions, or back `to` its place.
+ */
 static struct row_copy first_positions(const struct classify_layer *l, struct extent e, bool to)
 {
     const size_t width = (size_t)l->width, all = (size_t)e.t * width;

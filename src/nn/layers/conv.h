@@ -1,14 +1,14 @@
 /* A convolution and its batch norm, the part that image networks are made of.
  *
- * Only the convolution's result and the norm's statistics are kept; what follows from them is
- * computed again in backward, in one pass over memory. */
+ * Only the convolution's result and the norm's statistics are kept; the norm's output is computed
+ * again in backward, in one pass over memory. */
 #ifndef SOTTO_NN_LAYERS_CONV_H
 #define SOTTO_NN_LAYERS_CONV_H
 
 #include "nn/layer.h"
 
 struct conv_part {
-    int h, w, in, out; /* of an image that comes in, and channels that go out */
+    int h, w, in, out; /* rows and columns of an input image, input and output channels */
     int kernel, stride;
     int weight, gain, bias;   /* tensors                              */
     int mean, variance, seen; /* of the state; seen: micro-batches    */
@@ -17,7 +17,7 @@ struct conv_part {
 enum { CONV_MOMENTUM_PERCENT = 10 }; /* of the running statistics, and eps, as torch has them */
 #define CONV_EPS 1e-5f
 
-/* Rows or columns of what goes out, of `side` that come in. */
+/* Returns the rows or columns of the output for `side` rows or columns of input. */
 static inline int conv_side(const struct conv_part *p, int side)
 {
     return window_count(side, p->kernel, p->stride, p->kernel / 2);
@@ -28,7 +28,7 @@ static inline size_t conv_pixels(const struct conv_part *p, int rows)
     return (size_t)rows * (size_t)conv_side(p, p->h) * (size_t)conv_side(p, p->w);
 }
 
-/* Elements that come out. */
+/* Returns the elements of the output of `rows` images. */
 static inline size_t conv_count(const struct conv_part *p, int rows)
 {
     return conv_pixels(p, rows) * (size_t)p->out;
@@ -39,7 +39,7 @@ static inline double conv_flops(const struct conv_part *p, int rows)
     return 2.0 * (double)conv_count(p, rows) * p->kernel * p->kernel * p->in;
 }
 
-/* What forward leaves for backward. */
+/* Memory that forward leaves for backward. */
 struct conv_kept {
     struct view c;     /* (rows, h', w', out) the convolution's result */
     struct view stats; /* (2, out)                                         */

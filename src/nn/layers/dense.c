@@ -1,4 +1,4 @@
-/* A linear layer with its activation. What is kept are the values before it. */
+/* A linear layer with its activation. The values before the activation are kept for backward. */
 #include "nn/layers/layers.h"
 
 static struct edge output(const struct layer *layer, struct extent e)

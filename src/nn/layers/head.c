@@ -26,8 +26,8 @@ static size_t chunk_rows(const struct head_layer *l, size_t rows)
 
 struct work {
     struct view stats;  /* (rows, 2)                                   */
-    struct view n, dn;  /* (rows, width) norm's output, its gradient   */
-    struct view logits; /* of one chunk, then their gradient           */
+    struct view n, dn;  /* (rows, width) the norm's output, and the gradient of n */
+    struct view logits; /* of one chunk, then the logits' gradient */
 };
 
 static struct work work(const struct head_layer *l, struct extent e, bool backward,
@@ -67,7 +67,7 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
     const bool done = loss_at_once(pass, theta, grad, &p, l->w, t.n, t.dn);
     for (size_t row = 0; row < rows && !done; row += chunk) {
         p.rows = (int)(rows - row < chunk ? rows - row : chunk);
-        p.fresh = pass->fresh && row == 0; /* the others' add to it */
+        p.fresh = pass->fresh && row == 0; /* later chunks add to the gradient */
         loss_rows(pass, theta, grad, &p, l->w, -1, row, t.logits, t.n, t.dn);
     }
     if (grad)
@@ -94,7 +94,8 @@ static void needs(const struct layer *layer, const struct table *table, bool *ou
     out[table->entry[((const struct head_layer *)layer)->w].stage] = true;
 }
 
-/* Of a tied table before the embedding adds to it: its backward comes later. */
+/* The head writes the gradient of a tied table, since the embedding's backward runs later and adds.
+ */
 static void writes(const struct layer *layer, struct table *table)
 {
     table_written(table, ((const struct head_layer *)layer)->w);

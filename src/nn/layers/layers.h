@@ -18,18 +18,18 @@ struct attention_layer {
     struct layer base;
     int width, heads, kv_heads, head_width;
     int window;  /* 0: all earlier positions */
-    bool whole;  /* all positions, later ones too */
+    bool whole;  /* every position attends to all positions, later positions too */
     float scale; /* of the scores            */
     enum linear_layout layout;
     bool norm_after;
     struct norm_part norm;
-    int qkv_w, qkv_b; /* one projection for all three, or ... */
+    int qkv_w, qkv_b; /* one projection for q, k and v; -1: three projections */
     int q_w, q_b, k_w, k_b, v_w, v_b;
     int o_w, o_b;
     bool qk_norm; /* RMS norm over all heads of q and of k before the rotation */
     struct norm_part q_norm, k_norm;
     float *frequencies; /* (head_width/2) rotary embedding, owned; NULL: none */
-    int index;          /* which of the attending layers, for the cache */
+    int index;          /* number of this layer among the attending layers, for the cache */
 };
 
 enum mlp_kind { MLP_GELU_TANH, MLP_GELU_EXACT, MLP_SWIGLU };
@@ -77,7 +77,8 @@ struct stem_layer {
     bool pools;
 };
 
-void stem_sides(const struct stem_layer *l, int *h, int *w); /* of what comes out */
+void stem_sides(const struct stem_layer *l, int *h,
+                int *w); /* Writes the rows and columns of the output. */
 
 /* y = relu(parts(x) + x), or + shortcut(x) where it `projects`. */
 enum { RESIDUAL_PARTS = 3 };
@@ -88,10 +89,9 @@ struct residual_layer {
     bool projects;
 };
 
-/* Parts `from` to `to`-1 of a residual block, where stages end inside of it. What passes from one
- * slice to the next is what the block adds at its end, x or shortcut(x), and the last part's
- * result.
- */
+/* Parts `from` to `to`-1 of a residual block, where stages end inside the block. The edge between
+ * two slices holds the tensor that the block adds at its end, x or shortcut(x), and the result of
+ * the last part. */
 struct slice_layer {
     struct residual_layer block; /* the whole, the same in all of its slices */
     int from, to;
@@ -109,13 +109,14 @@ struct patch_layer {
 struct classify_layer {
     struct layer base;
     int width, classes;
-    int pixels;            /* whose mean is projected, or ...              */
-    struct norm_part norm; /* 0: the first position is, after a layer norm */
+    int pixels;            /* pixels whose mean is projected; 0: the first position is */
+    struct norm_part norm; /* layer norm of the first position, if `pixels` is 0 */
     int w, b;              /* (classes, width)                             */
 };
 
 extern const struct layer_ops embed_ops, attention_ops, mlp_ops, dense_ops, head_ops;
 extern const struct layer_ops stem_ops, residual_ops, patch_ops, classify_ops;
-extern const struct layer_ops slice_ops, mlp_up_ops, mlp_down_ops; /* pieces, which join */
+extern const struct layer_ops slice_ops, mlp_up_ops,
+    mlp_down_ops; /* pieces that join into a whole sublayer */
 
 #endif

@@ -1,20 +1,21 @@
-/* A projection to what a model tells apart, and the cross-entropy of it: how a chain ends.
+/* The end of a chain: a projection to classes or to the vocabulary, and the cross-entropy of the
+ * logits.
  *
- * In training all of it happens in backward, where the logits are needed anyway; forward alone
+ * Training computes all of this in backward, where the logits are needed anyway; forward alone
  * computes the losses. */
 #ifndef SOTTO_NN_LAYERS_LOSS_H
 #define SOTTO_NN_LAYERS_LOSS_H
 
 #include "nn/layer.h"
 
-/* Whether forward has something to compute. */
+/* True if forward has something to compute. */
 static inline bool loss_in_forward(const struct pass *pass)
 {
     return !pass->training && (view_there(pass->losses) || pass->logits);
 }
 
-/* All rows at once, where the device can and nobody wants to see the logits: whether it did. As
- * loss_rows, without a tensor b. */
+/* Computes all rows at once if the device can and the caller does not read the logits; arguments as
+ * in loss_rows, without a tensor b. Returns true if the rows were computed. */
 static inline bool loss_at_once(struct pass *pass, const struct view *theta,
                                 const struct view *grad, const struct linear *p, int w,
                                 struct view n, struct view dn)
@@ -36,8 +37,9 @@ static inline bool loss_at_once(struct pass *pass, const struct view *theta,
     return true;
 }
 
-/* Of rows [row, row + p->rows): logits of n (rows, in) with the tensors w and b, their losses, and
- * with `grad` the gradients of w, b and n; `logits` is room for those of these rows. */
+/* For rows [row, row + p->rows): computes the logits of n (rows, in) with the tensors w and b, the
+ * losses, and with `grad` the gradients of w, b and n. `logits`: room for the logits of these rows.
+ */
 static inline void loss_rows(struct pass *pass, const struct view *theta, const struct view *grad,
                              const struct linear *p, int w, int b, size_t row, struct view logits,
                              struct view n, struct view dn)

@@ -11,7 +11,7 @@ static struct edge output(const struct layer *layer, struct extent e)
     return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
 }
 
-/* What forward leaves for backward. */
+/* Memory that forward leaves for backward. */
 struct kept {
     struct view stats; /* (rows, 2)                                  */
     struct view up;    /* (rows, hidden)                             */
@@ -45,8 +45,8 @@ static size_t saved(const struct layer *layer, struct extent e)
 }
 
 struct work {
-    struct view n, dn;         /* (rows, width) norm's output and its gradient   */
-    struct view a, dup, dgate; /* (rows, hidden) activation, gradients before it */
+    struct view n, dn;         /* (rows, width) the norm's output, and the gradient of n */
+    struct view a, dup, dgate; /* (rows, hidden) activation, and gradients before the activation */
 };
 
 static struct work work(const struct mlp_layer *l, struct extent e, bool backward,

@@ -1,7 +1,7 @@
-/* The halves of a feed-forward sublayer, where a stage ends inside of it. They do what mlp.c does,
- * in the same order, with the pre-activations in the edge between them.
+/* The halves of a feed-forward sublayer, where a stage ends inside the sublayer. They compute as
+ * mlp.c does, in the same order, with the pre-activations in the edge between the halves.
  *
- *     (x, up)  x is what the second half adds to */
+ *     (x, up)  x is the residual that the second half adds to */
 #include <assert.h>
 
 #include "nn/layers/layers.h"
@@ -50,7 +50,7 @@ static size_t up_saved(const struct layer *layer, struct extent e)
 }
 
 struct up_work {
-    struct view n, dn; /* (rows, width) norm's output and its gradient */
+    struct view n, dn; /* (rows, width) the norm's output, and the gradient of n */
 };
 
 static struct up_work up_work(const struct mlp_layer *l, struct extent e, bool backward,

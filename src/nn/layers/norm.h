@@ -1,4 +1,4 @@
-/* The two normalisations behind one call, shared by the blocks. */
+/* The two normalisations under one call, shared by the blocks. */
 #ifndef SOTTO_NN_LAYERS_NORM_H
 #define SOTTO_NN_LAYERS_NORM_H
 

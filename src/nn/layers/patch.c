@@ -1,5 +1,5 @@
-/* Images as sequences: a token that stands for the whole image, then a projection of each patch of
- * pixels; learned positions are added to all. */
+/* Images as sequences: a token that represents the whole image, then a projection of each patch of
+ * pixels; learned positions are added to all positions. */
 #include "nn/layers/layers.h"
 
 static int patches(const struct patch_layer *l)

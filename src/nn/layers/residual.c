@@ -37,10 +37,10 @@ static size_t saved(const struct layer *layer, struct extent e)
 }
 
 struct work {
-    struct view a[RESIDUAL_PARTS - 1]; /* what comes out of the parts but the last */
-    struct view rest;                  /* ... and of the shortcut                  */
+    struct view a[RESIDUAL_PARTS - 1]; /* outputs of all parts but the last */
+    struct view rest;                  /* output of the shortcut */
     struct view one;
-    struct view y;     /* (backward) as forward had it, where it is no longer there */
+    struct view y;     /* (backward) output of the block, if forward's is not kept */
     struct view drest; /* (backward) gradient of `rest`                             */
     struct view d[2];  /* (backward) gradients between the parts, in turn           */
 };
@@ -103,8 +103,8 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
                       l->projects ? w.rest : flow.x, true, w.one);
 }
 
-/* What forward computed and did not keep. The block's own result is the next one's input, which is
- * there unless a stage ends here. */
+/* Computes forward's results again that were not kept, and returns the block's output. That output
+ * is the input of the next layer and still in memory, unless a stage ends here. */
 static struct view compute_again(const struct residual_layer *l, struct pass *pass,
                                  const struct view *theta, const struct kept *k,
                                  const struct work *w, struct flow flow)

@@ -1,7 +1,7 @@
-/* Some of a residual block's convolutions, where a stage ends inside of the block. It does what
- * residual.c does, in the same order, with an edge in the place of what that has in scratch.
+/* Some of a residual block's convolutions, where a stage ends inside the block. Slices compute as
+ * residual.c does, in the same order; an edge takes the place of residual.c's scratch.
  *
- *     (rest, a)  what the block adds at its end, and the result of the part before */
+ *     (rest, a)  the tensor that the block adds at its end, and the result of the part before */
 #include "nn/layers/layers.h"
 
 static const struct slice_layer *slice_of(const struct layer *layer)
@@ -19,7 +19,7 @@ static bool projects(const struct slice_layer *l)
     return l->from == 0 && l->block.projects;
 }
 
-/* What is between parts p - 1 and p, or behind the last. */
+/* Returns the edge between parts p - 1 and p, or after the last part. */
 static struct edge before(const struct slice_layer *l, int p, struct extent e)
 {
     const struct conv_part *last = &l->block.part[l->block.parts - 1],
@@ -57,10 +57,10 @@ static size_t saved(const struct layer *layer, struct extent e)
 }
 
 struct work {
-    struct view a[RESIDUAL_PARTS]; /* what comes out of the parts but the last        */
+    struct view a[RESIDUAL_PARTS]; /* outputs of all parts but the last */
     struct view one;
-    struct view y;    /* (backward) as forward had it, where it is no longer there */
-    struct view d[2]; /* (backward) gradients between the parts, in turn           */
+    struct view y;    /* (backward) output of the slice, if forward's is not kept */
+    struct view d[2]; /* (backward) gradients between the parts, in turn */
 };
 
 static struct work work(const struct slice_layer *l, struct extent e, bool backward,
@@ -98,7 +98,8 @@ static double flops(const struct layer *layer, struct extent e)
     return sum;
 }
 
-/* Both parts of an edge, or of its gradient; of what comes into or out of a whole block the one. */
+/* The two parts of an edge or of its gradient; the input and the output of a whole block have only
+ * `a`. */
 struct ends {
     struct view rest, a;
 };
@@ -145,14 +146,14 @@ static struct view compute_again(const struct slice_layer *l, struct pass *pass,
     const int last = l->to - 1;
     for (int i = l->from; i < last; i++)
         conv_part_again(&l->block.part[i], pass, theta, &k->part[i], w->a[i], view_none, true);
-    if (flow.y.data) /* there is no other layer of its stage behind it unless the block ends */
+    if (flow.y.data) /* another layer of the stage follows the block */
         return flow.y;
     conv_part_again(&l->block.part[last], pass, theta, &k->part[last], w->y,
                     ends(l) ? rest : view_none, true);
     return w->y;
 }
 
-/* The gradient of what is added at the block's end, on its way to the block's beginning. */
+/* Passes the gradient of the tensor that the block adds at its end on to the block's input. */
 static void hand_on(const struct slice_layer *l, struct pass *pass, const struct view *theta,
                     const struct view *grad, const struct kept *k, struct flow flow)
 {

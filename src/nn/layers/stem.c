@@ -1,4 +1,4 @@
-/* The first convolution over the images, with its norm, and max pooling where it has one. */
+/* The first convolution over the images, with its norm, and optional max pooling. */
 #include "nn/layers/layers.h"
 
 static struct pooling pooling(const struct stem_layer *l, int rows)
@@ -61,8 +61,8 @@ static size_t saved(const struct layer *layer, struct extent e)
 struct work {
     struct view x; /* the images, in the type that is computed with */
     struct view one;
-    struct view a; /* what comes out of the convolution and norm    */
-    struct view d; /* (backward) its gradient                       */
+    struct view a; /* output of the convolution and norm */
+    struct view d; /* (backward) gradient of a */
 };
 
 static struct work work(const struct stem_layer *l, struct extent e, bool backward,
