@@ -36,7 +36,7 @@ const struct option model_options[] = {
 #undef S
 const int model_options_count = sizeof model_options / sizeof *model_options;
 
-static enum sotto_status unknown_preset(const char *name)
+static enum sotto_status unknown_model_preset(const char *name)
 {
     const char *names[64] = {0};
     for (int i = 0; i < model_presets_count && i < 63; i++)
@@ -52,7 +52,7 @@ static enum sotto_status unknown_preset(const char *name)
                 near ? near : "", near ? "'?" : "");
 }
 
-static const struct model_preset *find_preset(const char *name)
+static const struct model_preset *find_model_preset(const char *name)
 {
     for (int i = 0; i < model_presets_count; i++)
         if (strcmp(model_presets[i].config.preset, name) == 0)
@@ -62,7 +62,7 @@ static const struct model_preset *find_preset(const char *name)
 
 int model_config_arch(const struct model_config *c)
 {
-    const struct model_preset *preset = c->arch ? NULL : find_preset(c->preset);
+    const struct model_preset *preset = c->arch ? NULL : find_model_preset(c->preset);
     return preset ? preset->config.arch : c->arch;
 }
 
@@ -132,7 +132,7 @@ void model_sections(struct model_config *c, struct option_section out[MODEL_SECT
         out[n++] = (struct option_section){.name = "", .about = ""};
 }
 
-static bool among(const char *key, const char *const *names)
+static bool is_among(const char *key, const char *const *names)
 {
     while (names && *names && strcmp(*names, key) != 0)
         names++;
@@ -141,12 +141,12 @@ static bool among(const char *key, const char *const *names)
 
 /* Refuses sizes of [model] that the user set without an effect on this architecture: most sizes are
  * of transformers over text. */
-static enum sotto_status refuse_text(const struct model_config *c)
+static enum sotto_status refuse_text_sizes(const struct model_config *c)
 {
     static const char *const all[] = {"preset", "arch", "init_std", NULL};
     for (int i = 0; i < model_options_count; i++) {
         const struct option *o = &model_options[i];
-        const bool shared = among(o->key, all) || among(o->key, archs[c->arch]->keys);
+        const bool shared = is_among(o->key, all) || is_among(o->key, archs[c->arch]->keys);
         if (!shared && !option_is_default(o, c))
             return fail(SOTTO_EINVAL,
                         "model.%s has no effect: the model is %s, whose sizes are those of [%s]",
@@ -197,9 +197,9 @@ enum sotto_status model_config_fit(struct model_config *c, const struct image_si
 enum sotto_status model_config_resolve(struct model_config *c)
 {
     if (*c->preset) {
-        const struct model_preset *found = find_preset(c->preset);
+        const struct model_preset *found = find_model_preset(c->preset);
         if (!found)
-            return unknown_preset(c->preset);
+            return unknown_model_preset(c->preset);
         c->arch = model_config_arch(c);
         const bool same = c->arch == found->config.arch;
         if (same || archs[c->arch]->text)
@@ -220,7 +220,7 @@ enum sotto_status model_config_resolve(struct model_config *c)
     if (arch->defaults)
         arch->defaults(c);
     if (!arch->text)
-        TRY(refuse_text(c));
+        TRY(refuse_text_sizes(c));
     return model_config_is_open(c) ? SOTTO_OK : model_config_check(c);
 }
 

@@ -78,7 +78,7 @@ struct pass {
 };
 
 /* Memory that a layer reads and writes. Backward may be given dx == dy (see `passes_on`). */
-struct flow {
+struct layer_flow {
     struct view x, y;   /* input and output, laid out as edges */
     struct view dx, dy; /* gradients of x and y; none in forward */
     struct room saved, scratch;
@@ -95,9 +95,9 @@ struct layer_ops {
     size_t (*scratch)(const struct layer *layer, struct extent e, bool backward);
     double (*flops)(const struct layer *layer, struct extent e); /* of forward */
     void (*forward)(const struct layer *layer, struct pass *pass, const struct view *theta,
-                    struct flow flow);
+                    struct layer_flow flow);
     void (*backward)(const struct layer *layer, struct pass *pass, const struct view *theta,
-                     const struct view *grad, struct flow flow);
+                     const struct view *grad, struct layer_flow flow);
     /* (optional) Marks the other stages whose parameters the layer reads and to whose gradients the
      * layer adds (tied weights). */
     void (*needs)(const struct layer *layer, const struct table *table, bool *needs);
@@ -144,7 +144,7 @@ static inline struct linear pass_linear(const struct pass *pass, size_t rows, in
     return (struct linear){(int)rows, in, out, layout, pass->half, pass->fresh};
 }
 
-static inline struct view param(const struct pass *pass, const struct view *stages, int tensor)
+static inline struct view pass_param(const struct pass *pass, const struct view *stages, int tensor)
 {
     return table_view(pass->table, stages, tensor);
 }
@@ -165,7 +165,7 @@ static inline void projection_backward(struct pass *pass, const struct linear *p
 }
 
 /* Copies dy to dx for a layer that passes dy on and then adds to dx; does nothing if dx is dy. */
-static inline void start_dx(struct pass *pass, struct flow flow, int width)
+static inline void start_dx(struct pass *pass, struct layer_flow flow, int width)
 {
     if (flow.dx.data != flow.dy.data)
         pass->dev->ops->copy(pass->dev, flow.dx, flow.dy,

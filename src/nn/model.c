@@ -12,7 +12,7 @@
 
 /* Cuts the chain so that the heaviest stage is as light as possible: best[k][i] is the weight of
  * the heaviest of k stages that cover the first i layers. */
-static enum sotto_status cut(struct model *m)
+static enum sotto_status cut_stages(struct model *m)
 {
     const int n = m->n_layer, stages = m->n_stage;
     const struct extent nominal =
@@ -63,7 +63,7 @@ static void assign_stages(struct model *m)
 }
 
 /* Joins the pieces of a sublayer in one stage into one layer, as without a cut. */
-static void join(struct model *m)
+static void join_pieces(struct model *m)
 {
     int n = 0;
     for (int k = 0, i = 0; k < m->n_stage; k++) {
@@ -110,9 +110,9 @@ enum sotto_status model_init_as(struct model *m, const struct arch *arch,
                   n_stage, m->n_layer, m->n_layer);
         goto done;
     }
-    TRY_DONE(cut(m));
+    TRY_DONE(cut_stages(m));
     assign_stages(m);
-    join(m);
+    join_pieces(m);
     mark_written(m);
     TRY_DONE(table_layout(&m->table, n_stage, pad));
     if (m->state.n)

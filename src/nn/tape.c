@@ -96,25 +96,25 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     return st;
 }
 
-static void drop(struct tape *tape, struct pool_block **block)
+static void drop_block(struct tape *tape, struct pool_block **block)
 {
     pool_give(tape->pool, *block);
     *block = NULL;
 }
 
-static void drop_all(struct tape *tape)
+static void drop_blocks(struct tape *tape)
 {
     for (int k = 0; k <= tape->model->n_stage; k++) {
-        drop(tape, &tape->stage[k].edge);
-        drop(tape, &tape->stage[k].dedge);
-        drop(tape, &tape->stage[k].saved);
+        drop_block(tape, &tape->stage[k].edge);
+        drop_block(tape, &tape->stage[k].dedge);
+        drop_block(tape, &tape->stage[k].saved);
     }
 }
 
 void tape_free(struct tape *tape)
 {
     if (tape->stage)
-        drop_all(tape);
+        drop_blocks(tape);
     free(tape->stage);
     free(tape->flow);
     free(tape->host_losses);
@@ -164,7 +164,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
     const bool tokens = tape->model->sample.content == SAMPLE_TOKENS;
     assert(mode != TAPE_TRAIN || scale != 0);
     TRY(check_batch(tape, batch));
-    drop_all(tape);
+    drop_blocks(tape);
     tape->scored = false;
     tape->scored_at = (struct device_mark){0};
     tape->batch = batch;
@@ -195,7 +195,7 @@ void tape_fresh(struct tape *tape)
     tape->pass.fresh = true;
 }
 
-static struct room room_of(const struct buffer *b)
+static struct room buffer_room(const struct buffer *b)
 {
     return (struct room){b->view.data, 0, b->count * dtype_size(b->view.type), b->view.place};
 }
@@ -212,11 +212,11 @@ static void limit_edge(const struct tape *tape, int layer, struct view y)
 
 /* Returns the memory of layer i of stage k and, unless the layer is the stage's last, its output.
  * To be called for the layers in order; `rest` starts as the stage's saved memory. */
-static struct flow place(const struct tape *tape, int k, int i, struct room *rest)
+static struct layer_flow place_layer(const struct tape *tape, int k, int i, struct room *rest)
 {
     const struct layer *l = tape->model->layer[i];
     const size_t keeps = saved_room(l, tape->most);
-    struct flow flow = {
+    struct layer_flow flow = {
         .scratch = {tape->dev->room, 0, tape->dev->room_bytes, tape->dev->ops->place},
         .saved = {rest->data ? rest->data + rest->used : NULL, 0, keeps, rest->place}};
     rest->used += keeps;
@@ -240,10 +240,10 @@ static enum sotto_status run_forward(struct tape *tape, int k, const struct view
     if (!s->saved)
         TRY(pool_take(tape->pool, DTYPE_F32, saved_bytes(tape, k) / 4, &s->saved));
     tape->pass.half = theta[k].type == DTYPE_BF16;
-    struct room rest = room_of(&s->saved->buffer);
+    struct room rest = buffer_room(&s->saved->buffer);
     struct view x = s->edge ? s->edge->buffer.view : view_none;
     for (int i = m->first[k]; i < m->first[k + 1]; i++) {
-        struct flow flow = place(tape, k, i, &rest);
+        struct layer_flow flow = place_layer(tape, k, i, &rest);
         flow.x = x;
         if (i + 1 == m->first[k + 1])
             flow.y = next;
@@ -262,9 +262,9 @@ enum sotto_status tape_forward(struct tape *tape, int k, const struct view *thet
     TRY(run_forward(tape, k, theta));
     struct tape_stage *s = &tape->stage[k];
     if (tape->recompute || !tape->pass.training)
-        drop(tape, &s->saved);
+        drop_block(tape, &s->saved);
     if (!tape->pass.training) {
-        drop(tape, &s->edge);
+        drop_block(tape, &s->edge);
         tape->scored |= k + 1 == tape->model->n_stage;
     }
     return SOTTO_OK;
@@ -276,10 +276,10 @@ static void place_stage(struct tape *tape, int k)
 {
     const int *first = tape->model->first + k;
     const struct tape_stage *s = &tape->stage[k];
-    struct flow *flow = tape->flow;
-    struct room rest = room_of(&s->saved->buffer);
+    struct layer_flow *flow = tape->flow;
+    struct room rest = buffer_room(&s->saved->buffer);
     for (int i = 0; i < first[1] - first[0]; i++) {
-        flow[i] = place(tape, k, first[0] + i, &rest);
+        flow[i] = place_layer(tape, k, first[0] + i, &rest);
         flow[i].x = i ? flow[i - 1].y : s->edge ? s->edge->buffer.view : view_none;
     }
 }
@@ -345,7 +345,7 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
     struct pool_block *dy = tape->stage[k + 1].dedge, *dx; /* passed on by layers */
     tape->stage[k + 1].dedge = NULL;
     for (int i = m->first[k + 1] - 1; i >= m->first[k]; i--, dy = dx) {
-        struct flow *flow = &tape->flow[i - m->first[k]];
+        struct layer_flow *flow = &tape->flow[i - m->first[k]];
         const enum sotto_status st = take_gradient(tape, i, dy, &dx);
         if (st != SOTTO_OK) {
             pool_give(tape->pool, dy);
@@ -360,10 +360,10 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
             pool_give(tape->pool, dy);
     }
     s->dedge = dy;
-    drop(tape, &s->saved);
-    drop(tape, &s->edge);
+    drop_block(tape, &s->saved);
+    drop_block(tape, &s->edge);
     if (k + 1 < m->n_stage)
-        drop(tape, &tape->stage[k + 1].edge);
+        drop_block(tape, &tape->stage[k + 1].edge);
     else
         tape->scored = true;
     return device_failed(tape->dev);
@@ -433,6 +433,6 @@ enum sotto_status tape_edge_gradient(struct tape *tape, int k, struct view *out)
 
 void tape_edge_drop(struct tape *tape, int k)
 {
-    drop(tape, &tape->stage[k].edge);
-    drop(tape, &tape->stage[k].dedge);
+    drop_block(tape, &tape->stage[k].edge);
+    drop_block(tape, &tape->stage[k].dedge);
 }

@@ -30,7 +30,7 @@ struct tape {
     struct pass pass;
     bool recompute;           /* keep only the edges and run forward again in backward */
     struct tape_stage *stage; /* (n_stage + 1)  */
-    struct flow *flow;        /* (n_layer) memory of the layers in backward; used within a call */
+    struct layer_flow *flow;  /* (n_layer) memory of the layers in backward; used within a call */
     struct extent most;       /* largest micro-batch that fits */
     const struct batch *batch;
     struct buffer input, targets, losses, places; /* see struct pass */

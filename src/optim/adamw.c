@@ -5,8 +5,8 @@
 
 #include "tensor/ops.h"
 
-static void apply(struct optim *o, const struct stretch *s, int n, double lr, double grad_scale,
-                  bool peek)
+static void adamw_apply(struct optim *o, const struct stretch *s, int n, double lr,
+                        double grad_scale, bool peek)
 {
     const struct optim_config *c = o->config;
     const struct adamw p = {
@@ -22,4 +22,4 @@ static void apply(struct optim *o, const struct stretch *s, int n, double lr, do
     o->dev->ops->adamw(o->dev, &p, s, n);
 }
 
-const struct optim_ops optim_adamw = {"adamw", 2, {"m", "v"}, apply};
+const struct optim_ops optim_adamw = {"adamw", 2, {"m", "v"}, adamw_apply};

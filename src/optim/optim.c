@@ -168,7 +168,7 @@ void optim_free(struct optim *o)
  * so that no memory is needed for a list of all stretches. */
 enum { STRETCHES = 16 };
 
-struct launch {
+struct optim_launch {
     struct optim *o;
     double lr, grad_scale;
     bool peek;
@@ -176,7 +176,7 @@ struct launch {
     int n;
 };
 
-static void launch(struct launch *l)
+static void launch_stretches(struct optim_launch *l)
 {
     if (l->n)
         l->o->ops->apply(l->o, l->list, l->n, l->lr, l->grad_scale, l->peek);
@@ -184,7 +184,7 @@ static void launch(struct launch *l)
 }
 
 /* Adds the stretch of `p` inside segment `s`, if not empty. */
-static void add(struct launch *l, const struct part *p, const struct segment *s)
+static void add_stretch(struct optim_launch *l, const struct part *p, const struct segment *s)
 {
     const struct optim *o = l->o;
     const size_t begin = s->begin > p->begin ? s->begin : p->begin;
@@ -192,7 +192,7 @@ static void add(struct launch *l, const struct part *p, const struct segment *s)
     if (begin >= end)
         return;
     if (l->n == STRETCHES)
-        launch(l);
+        launch_stretches(l);
     l->list[l->n++] = (struct stretch){.x = view_at(p->x, begin - p->begin),
                                        .theta = view_at(p->theta, begin - p->begin),
                                        .g = view_at(p->g, begin - p->begin),
@@ -202,10 +202,10 @@ static void add(struct launch *l, const struct part *p, const struct segment *s)
                                        .decay = s->decay ? (float)o->config->weight_decay : 0};
 }
 
-static void apply(struct optim *o, const struct part *part, int n, double lr, double grad_scale,
-                  bool peek)
+static void apply_parts(struct optim *o, const struct part *part, int n, double lr,
+                        double grad_scale, bool peek)
 {
-    struct launch l; /* set field by field: the list needs no zeros */
+    struct optim_launch l; /* set field by field: the list needs no zeros */
     l.o = o;
     l.lr = lr;
     l.grad_scale = grad_scale;
@@ -213,13 +213,13 @@ static void apply(struct optim *o, const struct part *part, int n, double lr, do
     l.n = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < o->n_segment; k++)
-            add(&l, &part[i], &o->segment[k]);
-    launch(&l);
+            add_stretch(&l, &part[i], &o->segment[k]);
+    launch_stretches(&l);
 }
 
 void optim_step_some(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
 {
-    apply(o, part, n, lr, grad_scale, false);
+    apply_parts(o, part, n, lr, grad_scale, false);
 }
 
 void optim_next(struct optim *o)
@@ -235,7 +235,7 @@ void optim_step_parts(struct optim *o, const struct part *part, int n, double lr
 
 void optim_peek_parts(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
 {
-    apply(o, part, n, lr, grad_scale, true);
+    apply_parts(o, part, n, lr, grad_scale, true);
 }
 
 void optim_step(struct optim *o, struct view x, struct view theta, struct view g, double lr,

@@ -4,13 +4,13 @@
 
 #include "optim/optim.h"
 
-static double between(const struct optim_config *c, double share)
+static double lr_between(const struct optim_config *c, double share)
 {
     return c->lr * (c->final + (1 - c->final) * share);
 }
 
 /* Returns the share that is left of the last `length` rounds: 1 before them, 0 after the end. */
-static double left(double length, int64_t t, int64_t rounds)
+static double share_left(double length, int64_t t, int64_t rounds)
 {
     double rest = (double)(rounds - t);
     if (rest <= 0)
@@ -34,15 +34,15 @@ double optim_lr(const struct optim_config *c, int64_t t, int64_t rounds)
     case SCHEDULE_CONSTANT:
         return c->lr;
     case SCHEDULE_LINEAR:
-        return between(c, left(length, t, rounds));
+        return lr_between(c, share_left(length, t, rounds));
     case SCHEDULE_COSINE: {
         const double done = length > 0 ? fmin((double)since / length, 1) : 1;
-        return between(c, 0.5 * (1 + cos(3.14159265358979323846 * done)));
+        return lr_between(c, 0.5 * (1 + cos(3.14159265358979323846 * done)));
     }
     case SCHEDULE_WSD: /* a decay longer than the rounds after warm-up starts when warm-up ends */
         if (c->wsd_decay == 0)
             return c->lr;
-        return between(c, left(fmin(c->wsd_decay * (double)rounds, length), t, rounds));
+        return lr_between(c, share_left(fmin(c->wsd_decay * (double)rounds, length), t, rounds));
     case SCHEDULE_STEP:
         return c->lr * pow(c->step_factor, (double)(since / c->step_every));
     case SCHEDULE_CYCLIC: {

@@ -3,8 +3,8 @@
 
 #include "tensor/ops.h"
 
-static void apply(struct optim *o, const struct stretch *s, int n, double lr, double grad_scale,
-                  bool peek)
+static void sgd_apply(struct optim *o, const struct stretch *s, int n, double lr, double grad_scale,
+                      bool peek)
 {
     const struct optim_config *c = o->config;
     const struct sgd p = {
@@ -18,4 +18,4 @@ static void apply(struct optim *o, const struct stretch *s, int n, double lr, do
     o->dev->ops->sgd(o->dev, &p, s, n);
 }
 
-const struct optim_ops optim_sgd = {"sgd", 1, {"velocity"}, apply};
+const struct optim_ops optim_sgd = {"sgd", 1, {"velocity"}, sgd_apply};

@@ -58,23 +58,24 @@ static inline struct linear plain_shape(const struct plain_layer *l, const struc
 }
 
 static inline void plain_forward(const struct layer *layer, struct pass *pass,
-                                 const struct view *theta, struct flow flow)
+                                 const struct view *theta, struct layer_flow flow)
 {
     const struct plain_layer *l = (const struct plain_layer *)layer;
     const struct linear p = plain_shape(l, pass);
-    pass->dev->ops->linear_forward(pass->dev, &p, flow.y, pass->input, param(pass, theta, l->w),
-                                   param(pass, theta, l->b), view_none);
+    pass->dev->ops->linear_forward(pass->dev, &p, flow.y, pass->input,
+                                   pass_param(pass, theta, l->w), pass_param(pass, theta, l->b),
+                                   view_none);
 }
 
 static inline void plain_backward(const struct layer *layer, struct pass *pass,
                                   const struct view *theta, const struct view *grad,
-                                  struct flow flow)
+                                  struct layer_flow flow)
 {
     const struct plain_layer *l = (const struct plain_layer *)layer;
     const struct linear p = plain_shape(l, pass);
     (void)theta;
-    pass->dev->ops->linear_backward_w(pass->dev, &p, param(pass, grad, l->w),
-                                      param(pass, grad, l->b), flow.dy, pass->input);
+    pass->dev->ops->linear_backward_w(pass->dev, &p, pass_param(pass, grad, l->w),
+                                      pass_param(pass, grad, l->b), flow.dy, pass->input);
 }
 
 static const struct layer_ops plain_ops = {.name = "dense",
@@ -113,7 +114,7 @@ static inline double batchnorm_flops(const struct layer *layer, struct extent e)
 }
 
 static inline void batchnorm_forward(const struct layer *layer, struct pass *pass,
-                                     const struct view *theta, struct flow flow)
+                                     const struct view *theta, struct layer_flow flow)
 {
     const struct batchnorm_layer *l = (const struct batchnorm_layer *)layer;
     const size_t w = (size_t)l->width, rows = extent_tokens(pass->extent);
@@ -121,8 +122,8 @@ static inline void batchnorm_forward(const struct layer *layer, struct pass *pas
         return; /* a device that only counts */
     float *stats = view_host(carve(&flow.saved, 2 * w, DTYPE_F32));
     float *kept = view_host(carve(&flow.saved, rows * w, DTYPE_F32));
-    const float *x = view_host(flow.x), *gain = view_host(param(pass, theta, l->gain));
-    const float *bias = view_host(param(pass, theta, l->bias));
+    const float *x = view_host(flow.x), *gain = view_host(pass_param(pass, theta, l->gain));
+    const float *bias = view_host(pass_param(pass, theta, l->bias));
     float *y = view_host(flow.y), *running = view_host(state_of(pass, l->mean));
     float *running_var = view_host(state_of(pass, l->var));
     for (size_t i = 0; i < w; i++) {
@@ -151,7 +152,7 @@ static inline void batchnorm_forward(const struct layer *layer, struct pass *pas
 
 static inline void batchnorm_backward(const struct layer *layer, struct pass *pass,
                                       const struct view *theta, const struct view *grad,
-                                      struct flow flow)
+                                      struct layer_flow flow)
 {
     const struct batchnorm_layer *l = (const struct batchnorm_layer *)layer;
     const size_t w = (size_t)l->width, rows = extent_tokens(pass->extent);
@@ -160,9 +161,9 @@ static inline void batchnorm_backward(const struct layer *layer, struct pass *pa
     const float *stats = view_host(carve(&flow.saved, 2 * w, DTYPE_F32));
     const float *kept = view_host(carve(&flow.saved, rows * w, DTYPE_F32));
     const float *x = view_host(flow.x), *dy = view_host(flow.dy);
-    const float *gain = view_host(param(pass, theta, l->gain));
-    float *dx = view_host(flow.dx), *dgain = view_host(param(pass, grad, l->gain));
-    float *dbias = view_host(param(pass, grad, l->bias));
+    const float *gain = view_host(pass_param(pass, theta, l->gain));
+    float *dx = view_host(flow.dx), *dgain = view_host(pass_param(pass, grad, l->gain));
+    float *dbias = view_host(pass_param(pass, grad, l->bias));
     for (size_t i = 0; i < w; i++) {
         double sum = 0, sum_n = 0;
         for (size_t r = 0; r < rows; r++) {

@@ -84,8 +84,8 @@ static int add_shape(struct model *m, enum table_init init, double std,
     return index;
 }
 
-static int add(struct model *m, enum table_init init, double std, int d0, int d1,
-               const char *format, va_list args)
+static int add_tensor(struct model *m, enum table_init init, double std, int d0, int d1,
+                      const char *format, va_list args)
 {
     return add_shape(m, init, std, (const int64_t[TABLE_DIMS]){d0, d1}, format, args);
 }
@@ -116,7 +116,7 @@ int model_matrix(struct model *m, double std, int d0, int d1, const char *format
 {
     va_list args;
     va_start(args, format);
-    int index = add(m, TABLE_NORMAL, std, d0, d1, format, args);
+    int index = add_tensor(m, TABLE_NORMAL, std, d0, d1, format, args);
     va_end(args);
     return index;
 }
@@ -125,7 +125,7 @@ int model_ones(struct model *m, int d0, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int index = add(m, TABLE_ONE, 0, d0, 0, format, args);
+    int index = add_tensor(m, TABLE_ONE, 0, d0, 0, format, args);
     va_end(args);
     return index;
 }
@@ -134,7 +134,7 @@ int model_zeros(struct model *m, int d0, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int index = add(m, TABLE_ZERO, 0, d0, 0, format, args);
+    int index = add_tensor(m, TABLE_ZERO, 0, d0, 0, format, args);
     va_end(args);
     return index;
 }

@@ -37,7 +37,7 @@ enum sotto_status gpt2_check(const struct model_config *c)
     return fail(SOTTO_EINVAL, "activation '%s' is not known: want gelu_new or gelu", c->activation);
 }
 
-static struct norm_part norm(struct model *m, int i, const char *name)
+static struct norm_part gpt2_norm(struct model *m, int i, const char *name)
 {
     const int C = m->config.width;
     return (struct norm_part){NORM_LAYER, model_ones(m, C, "transformer.h.%d.%s.weight", i, name),
@@ -45,7 +45,7 @@ static struct norm_part norm(struct model *m, int i, const char *name)
                               (float)m->config.norm_eps};
 }
 
-static enum sotto_status add_attention(struct model *m, int i, const struct gpt2_names *n)
+static enum sotto_status gpt2_add_attention(struct model *m, int i, const struct gpt2_names *n)
 {
     const struct model_config *c = &m->config;
     const double std = c->init_std;
@@ -60,7 +60,7 @@ static enum sotto_status add_attention(struct model *m, int i, const struct gpt2
     a->scale = n->scaled ? (float)(1 / sqrt(c->head_width)) : 1;
     a->window = model_config_local(c, i) ? c->window : 0;
     a->index = m->n_attention++;
-    a->norm = norm(m, i, "ln_1");
+    a->norm = gpt2_norm(m, i, "ln_1");
     a->qkv_w = a->qkv_b = a->q_w = a->k_w = a->v_w = a->q_b = a->k_b = a->v_b = -1;
     if (n->fused) {
         a->qkv_w =
@@ -77,7 +77,7 @@ static enum sotto_status add_attention(struct model *m, int i, const struct gpt2
     return SOTTO_OK;
 }
 
-static enum sotto_status add_mlp(struct model *m, int i, const struct gpt2_names *n)
+static enum sotto_status gpt2_add_mlp(struct model *m, int i, const struct gpt2_names *n)
 {
     const struct model_config *c = &m->config;
     const int C = c->width, F = c->mlp_width;
@@ -88,7 +88,7 @@ static enum sotto_status add_mlp(struct model *m, int i, const struct gpt2_names
     f->hidden = F;
     f->layout = n->fused ? LINEAR_IN_OUT : LINEAR_OUT_IN;
     f->kind = strcmp(c->activation, "gelu") == 0 ? MLP_GELU_EXACT : MLP_GELU_TANH;
-    f->norm = norm(m, i, "ln_2");
+    f->norm = gpt2_norm(m, i, "ln_2");
     f->gate_w = -1;
     f->up_w = model_matrix(m, c->init_std, n->fused ? C : F, n->fused ? F : C,
                            "transformer.h.%d.mlp.c_fc.weight", i);
@@ -111,8 +111,8 @@ enum sotto_status gpt2_chain(struct model *m, const struct gpt2_names *n)
     embed->positions = model_matrix(m, c->init_std, c->positions, C, "transformer.wpe.weight");
 
     for (int i = 0; i < c->layers; i++) {
-        TRY(add_attention(m, i, n));
-        TRY(add_mlp(m, i, n));
+        TRY(gpt2_add_attention(m, i, n));
+        TRY(gpt2_add_mlp(m, i, n));
     }
 
     struct head_layer *head = model_begin(m, &head_ops, sizeof *head);
@@ -129,7 +129,7 @@ enum sotto_status gpt2_chain(struct model *m, const struct gpt2_names *n)
 
 /* GPT-2 divides the initial std of tensors that add to the residual stream by the root of twice the
  * depth. */
-static enum sotto_status build(struct model *m)
+static enum sotto_status gpt2_build(struct model *m)
 {
     const double out_std = m->config.init_std / sqrt(2.0 * m->config.layers);
     return gpt2_chain(m, &(struct gpt2_names){"attn", "c_proj", true, true, out_std});
@@ -153,7 +153,7 @@ enum sotto_status gpt2_read_activation(struct model_config *c, const json_t *jso
     return SOTTO_OK;
 }
 
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status gpt2_from_json(struct model_config *c, const json_t *json)
 {
     TRY(arch_read(c, json, members, MEMBERS));
     /* Refuses options that change the arithmetic; no published GPT-2 has them. */
@@ -163,7 +163,7 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return gpt2_read_activation(c, json);
 }
 
-static enum sotto_status check(const struct model_config *c)
+static enum sotto_status gpt2_check_globally(const struct model_config *c)
 {
     if (c->window || *c->pattern)
         return fail(SOTTO_EINVAL, "window = %d, pattern = '%s': gpt2 attends globally", c->window,
@@ -171,7 +171,7 @@ static enum sotto_status check(const struct model_config *c)
     return gpt2_check(c);
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *gpt2_to_json(const struct model_config *c)
 {
     json_t *json = arch_write(c, members, MEMBERS, arch_gpt2.hf_class);
     json_object_set_new(json, "activation_function", json_string(c->activation));
@@ -185,7 +185,7 @@ const struct arch arch_gpt2 = {
     .hf_class = "GPT2LMHeadModel",
     .text = true,
     .defaults = gpt2_defaults,
-    .check = check,
-    .from_json = from_json,
-    .to_json = to_json,
-    .build = build};
+    .check = gpt2_check_globally,
+    .from_json = gpt2_from_json,
+    .to_json = gpt2_to_json,
+    .build = gpt2_build};

@@ -21,7 +21,7 @@ static void shorten_pattern(struct model_config *c)
     }
 }
 
-static void defaults(struct model_config *c)
+static void gpt_neo_defaults(struct model_config *c)
 {
     gpt2_defaults(c);
     if (!*c->pattern)
@@ -31,7 +31,7 @@ static void defaults(struct model_config *c)
         c->window = 256;
 }
 
-static enum sotto_status check(const struct model_config *c)
+static enum sotto_status gpt_neo_check(const struct model_config *c)
 {
     if (c->pattern[strspn(c->pattern, "gl")])
         return fail(SOTTO_EINVAL, "pattern '%s' must consist of g and l", c->pattern);
@@ -41,7 +41,7 @@ static enum sotto_status check(const struct model_config *c)
     return gpt2_check(c);
 }
 
-static enum sotto_status build(struct model *m)
+static enum sotto_status gpt_neo_build(struct model *m)
 {
     return gpt2_chain(
         m, &(struct gpt2_names){"attn.attention", "out_proj", false, false, m->config.init_std});
@@ -86,7 +86,7 @@ static enum sotto_status read_pattern(struct model_config *c, const json_t *list
 
 /* "attention_layers": ["global", "local", ...], or "attention_types": [[["global", "local"], 12]].
  */
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status gpt_neo_from_json(struct model_config *c, const json_t *json)
 {
     TRY(arch_read(c, json, members, MEMBERS));
     const json_t *layers = json_object_get(json, "attention_layers");
@@ -109,7 +109,7 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return gpt2_read_activation(c, json);
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *gpt_neo_to_json(const struct model_config *c)
 {
     json_t *json = arch_write(c, members, MEMBERS, arch_gpt_neo.hf_class);
     json_object_set_new(json, "activation_function", json_string(c->activation));
@@ -128,8 +128,8 @@ const struct arch arch_gpt_neo = {
         "GPT-Neo (2021): as GPT-2, with layers that attend globally or within a window (window, pattern)",
     .hf_class = "GPTNeoForCausalLM",
     .text = true,
-    .defaults = defaults,
-    .check = check,
-    .from_json = from_json,
-    .to_json = to_json,
-    .build = build};
+    .defaults = gpt_neo_defaults,
+    .check = gpt_neo_check,
+    .from_json = gpt_neo_from_json,
+    .to_json = gpt_neo_to_json,
+    .build = gpt_neo_build};

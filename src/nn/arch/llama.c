@@ -20,7 +20,7 @@ void llama_defaults(struct model_config *c, double norm_eps, double rope_theta)
         strcpy(c->activation, "silu");
 }
 
-static void defaults(struct model_config *c)
+static void llama_own_defaults(struct model_config *c)
 {
     llama_defaults(c, 1e-5, 10000);
 }
@@ -38,12 +38,12 @@ enum sotto_status llama_check(const struct model_config *c)
     return SOTTO_OK;
 }
 
-static struct norm_part norm(struct model *m, int tensor)
+static struct norm_part llama_norm(struct model *m, int tensor)
 {
     return (struct norm_part){NORM_RMS, tensor, -1, (float)m->config.norm_eps};
 }
 
-static enum sotto_status add_attention(struct model *m, int i, bool after)
+static enum sotto_status llama_add_attention(struct model *m, int i, bool after)
 {
     const struct model_config *c = &m->config;
     const double std = c->init_std;
@@ -59,20 +59,20 @@ static enum sotto_status add_attention(struct model *m, int i, bool after)
     a->norm_after = a->qk_norm = after;
     a->index = m->n_attention++;
     a->qkv_w = a->qkv_b = a->q_b = a->k_b = a->v_b = a->o_b = -1;
-    a->norm = norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
-                                 after ? "post_attention_layernorm" : "input_layernorm"));
+    a->norm = llama_norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
+                                       after ? "post_attention_layernorm" : "input_layernorm"));
     a->q_w = model_matrix(m, std, Q, C, "model.layers.%d.self_attn.q_proj.weight", i);
     a->k_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.k_proj.weight", i);
     a->v_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.v_proj.weight", i);
     a->o_w = model_matrix(m, std, C, Q, "model.layers.%d.self_attn.o_proj.weight", i);
     if (a->qk_norm) {
-        a->q_norm = norm(m, model_ones(m, Q, "model.layers.%d.self_attn.q_norm.weight", i));
-        a->k_norm = norm(m, model_ones(m, KV, "model.layers.%d.self_attn.k_norm.weight", i));
+        a->q_norm = llama_norm(m, model_ones(m, Q, "model.layers.%d.self_attn.q_norm.weight", i));
+        a->k_norm = llama_norm(m, model_ones(m, KV, "model.layers.%d.self_attn.k_norm.weight", i));
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status add_mlp(struct model *m, int i, bool after)
+static enum sotto_status llama_add_mlp(struct model *m, int i, bool after)
 {
     const struct model_config *c = &m->config;
     const double std = c->init_std;
@@ -85,9 +85,9 @@ static enum sotto_status add_mlp(struct model *m, int i, bool after)
     f->kind = MLP_SWIGLU;
     f->norm_after = after;
     f->up_b = f->down_b = -1;
-    f->norm =
-        norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
-                           after ? "post_feedforward_layernorm" : "post_attention_layernorm"));
+    f->norm = llama_norm(
+        m, model_ones(m, C, "model.layers.%d.%s.weight", i,
+                      after ? "post_feedforward_layernorm" : "post_attention_layernorm"));
     f->gate_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.gate_proj.weight", i);
     f->up_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.up_proj.weight", i);
     f->down_w = model_matrix(m, std, C, F, "model.layers.%d.mlp.down_proj.weight", i);
@@ -106,8 +106,8 @@ enum sotto_status llama_chain(struct model *m, bool after)
     embed->positions = -1;
 
     for (int i = 0; i < c->layers; i++) {
-        TRY(add_attention(m, i, after));
-        TRY(add_mlp(m, i, after));
+        TRY(llama_add_attention(m, i, after));
+        TRY(llama_add_mlp(m, i, after));
     }
 
     struct head_layer *head = model_begin(m, &head_ops, sizeof *head);
@@ -115,13 +115,13 @@ enum sotto_status llama_chain(struct model *m, bool after)
         return fail(SOTTO_ENOMEM, "no memory for the head");
     head->width = C;
     head->vocab = c->vocab;
-    head->norm = norm(m, model_ones(m, C, "model.norm.weight"));
+    head->norm = llama_norm(m, model_ones(m, C, "model.norm.weight"));
     head->w = c->tied == TIED_YES ? embed->table
                                   : model_matrix(m, c->init_std, c->vocab, C, "lm_head.weight");
     return SOTTO_OK;
 }
 
-static enum sotto_status build(struct model *m)
+static enum sotto_status llama_build(struct model *m)
 {
     return llama_chain(m, false);
 }
@@ -185,12 +185,12 @@ json_t *llama_write(const struct model_config *c, const char *hf_class)
     return json;
 }
 
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status llama_from_json(struct model_config *c, const json_t *json)
 {
     return llama_read(c, json, 1e-6);
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *llama_to_json(const struct model_config *c)
 {
     return llama_write(c, arch_llama.hf_class);
 }
@@ -202,8 +202,8 @@ const struct arch arch_llama = {
         "Llama (2023): rotary positions, RMS norm, SwiGLU, fewer key/value heads where kv_heads says so",
     .hf_class = "LlamaForCausalLM",
     .text = true,
-    .defaults = defaults,
+    .defaults = llama_own_defaults,
     .check = llama_check,
-    .from_json = from_json,
-    .to_json = to_json,
-    .build = build};
+    .from_json = llama_from_json,
+    .to_json = llama_to_json,
+    .build = llama_build};

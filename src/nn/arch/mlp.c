@@ -18,12 +18,12 @@ static const struct option options[] = {
 };
 #undef S
 
-static struct image_sizes *image(struct model_config *c)
+static struct image_sizes *mlp_image(struct model_config *c)
 {
     return &((struct mlp_config *)arch_config(c, &arch_mlp))->image;
 }
 
-static void defaults(struct model_config *c)
+static void mlp_defaults(struct model_config *c)
 {
     struct mlp_config *m = arch_config(c, &arch_mlp);
     if (!m->hidden)
@@ -32,7 +32,7 @@ static void defaults(struct model_config *c)
         m->layers = 2;
 }
 
-static enum sotto_status check(const struct model_config *c)
+static enum sotto_status mlp_check(const struct model_config *c)
 {
     const struct mlp_config *m = arch_own(c, &arch_mlp);
     if (m->hidden < 1 || m->layers < 1 || m->hidden > 1 << 20 || m->layers > 1024)
@@ -55,7 +55,7 @@ static const struct {
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status mlp_from_json(struct model_config *c, const json_t *json)
 {
     char *own = arch_config(c, &arch_mlp);
     for (int i = 0; i < MEMBERS; i++) {
@@ -72,7 +72,7 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return SOTTO_OK;
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *mlp_to_json(const struct model_config *c)
 {
     const char *own = arch_own(c, &arch_mlp);
     json_t *json = json_object();
@@ -83,7 +83,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 /* Initial weights keep the outputs of a layer about as large as its inputs. */
-static enum sotto_status build(struct model *m)
+static enum sotto_status mlp_build(struct model *m)
 {
     const struct mlp_config *c = arch_own(&m->config, &arch_mlp);
     const struct image_sizes *s = &c->image;
@@ -110,7 +110,7 @@ static enum sotto_status build(struct model *m)
     return SOTTO_OK;
 }
 
-static bool alone(const struct model_config *c)
+static bool mlp_alone(const struct model_config *c)
 {
     (void)c;
     return true;
@@ -121,10 +121,10 @@ const struct arch arch_mlp = {.number = ARCH_MLP,
                               .about = "dense layers over the pixels of images",
                               .hf_class = "SottoMLP",
                               ARCH_OPTIONS(struct mlp_config, options),
-                              .defaults = defaults,
-                              .check = check,
-                              .image = image,
-                              .alone = alone,
-                              .from_json = from_json,
-                              .to_json = to_json,
-                              .build = build};
+                              .defaults = mlp_defaults,
+                              .check = mlp_check,
+                              .image = mlp_image,
+                              .alone = mlp_alone,
+                              .from_json = mlp_from_json,
+                              .to_json = mlp_to_json,
+                              .build = mlp_build};

@@ -2,12 +2,12 @@
  * heads before the rotation. */
 #include "nn/arch/llama.h"
 
-static void defaults(struct model_config *c)
+static void olmo2_defaults(struct model_config *c)
 {
     llama_defaults(c, 1e-6, 500000);
 }
 
-static enum sotto_status check(const struct model_config *c)
+static enum sotto_status olmo2_check(const struct model_config *c)
 {
     if (c->head_width * c->heads != c->width)
         return fail(SOTTO_EINVAL, "olmo2 wants width = %d to be heads (%d) times head_width (%d)",
@@ -15,17 +15,17 @@ static enum sotto_status check(const struct model_config *c)
     return llama_check(c);
 }
 
-static enum sotto_status build(struct model *m)
+static enum sotto_status olmo2_build(struct model *m)
 {
     return llama_chain(m, true);
 }
 
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status olmo2_from_json(struct model_config *c, const json_t *json)
 {
     return llama_read(c, json, 1e-5);
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *olmo2_to_json(const struct model_config *c)
 {
     json_t *json = llama_write(c, arch_olmo2.hf_class);
     json_object_del(json, "head_dim"); /* always hidden_size / heads here */
@@ -38,8 +38,8 @@ const struct arch arch_olmo2 = {
     .about = "OLMo 2 (2024): as Llama, with norms behind the sublayers and of q and k",
     .hf_class = "Olmo2ForCausalLM",
     .text = true,
-    .defaults = defaults,
-    .check = check,
-    .from_json = from_json,
-    .to_json = to_json,
-    .build = build};
+    .defaults = olmo2_defaults,
+    .check = olmo2_check,
+    .from_json = olmo2_from_json,
+    .to_json = olmo2_to_json,
+    .build = olmo2_build};

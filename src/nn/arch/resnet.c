@@ -39,7 +39,7 @@ static const struct option options[] = {
 };
 #undef S
 
-static const struct resnet_config *own(const struct model_config *c)
+static const struct resnet_config *resnet_own(const struct model_config *c)
 {
     return arch_own(c, &arch_resnet);
 }
@@ -71,11 +71,11 @@ static void write_list(char out[64], const int *list, int n)
         at += (size_t)sprintf(out + at, "%s%d", i ? "," : "", list[i]);
 }
 
-struct groups {
+struct resnet_groups {
     int n, depth[GROUPS], width[GROUPS], blocks;
 };
 
-static enum sotto_status read_groups(const struct resnet_config *r, struct groups *g)
+static enum sotto_status read_groups(const struct resnet_config *r, struct resnet_groups *g)
 {
     g->blocks = 0;
     g->n = read_list(r->depths, g->depth);
@@ -91,10 +91,10 @@ static enum sotto_status read_groups(const struct resnet_config *r, struct group
     return SOTTO_OK;
 }
 
-static void defaults(struct model_config *c)
+static void resnet_defaults(struct model_config *c)
 {
     struct resnet_config *r = arch_config(c, &arch_resnet);
-    struct groups g;
+    struct resnet_groups g;
     r->block = r->block ? r->block : BLOCK_BASIC;
     r->stem = r->stem ? r->stem : STEM_IMAGENET;
     r->first_halves = r->first_halves ? r->first_halves : NO;
@@ -112,10 +112,10 @@ static void defaults(struct model_config *c)
         r->stem_width = basic || g.width[0] < REDUCTION ? g.width[0] : g.width[0] / REDUCTION;
 }
 
-static enum sotto_status check(const struct model_config *c)
+static enum sotto_status resnet_check(const struct model_config *c)
 {
-    const struct resnet_config *r = own(c);
-    struct groups g;
+    const struct resnet_config *r = resnet_own(c);
+    struct resnet_groups g;
     TRY(read_groups(r, &g));
     if (g.blocks > 1024)
         return fail(SOTTO_EINVAL, "resnet.depths = '%s' are %d blocks, at most 1024 are possible",
@@ -131,25 +131,25 @@ static enum sotto_status check(const struct model_config *c)
     return image_check(&r->image, "resnet");
 }
 
-static struct image_sizes *image(struct model_config *c)
+static struct image_sizes *resnet_image(struct model_config *c)
 {
     return &((struct resnet_config *)arch_config(c, &arch_resnet))->image;
 }
 
 /* Sizes and channels of the input of the next convolution or block; updated as layers are added. */
-struct stream {
+struct block_input {
     int h, w, width;
 };
 
-static struct stream behind(const struct conv_part *p)
+static struct block_input output_of_conv(const struct conv_part *p)
 {
-    return (struct stream){conv_side(p, p->h), conv_side(p, p->w), p->out};
+    return (struct block_input){conv_side(p, p->h), conv_side(p, p->w), p->out};
 }
 
 /* Adds a convolution and its norm. Kernels start with He et al. 2015's std for the output channels.
  */
-static struct conv_part conv(struct model *m, const char *name, struct stream x, int out,
-                             int kernel, int stride)
+static struct conv_part add_conv(struct model *m, const char *name, struct block_input x, int out,
+                                 int kernel, int stride)
 {
     const double std = sqrt(2.0 / ((double)out * kernel * kernel));
     return (struct conv_part){
@@ -167,16 +167,16 @@ static struct conv_part conv(struct model *m, const char *name, struct stream x,
         .seen = model_counter(m, "%s.normalization.num_batches_tracked", name)};
 }
 
-static enum sotto_status add_stem(struct model *m, struct stream *s)
+static enum sotto_status add_stem(struct model *m, struct block_input *s)
 {
-    const struct resnet_config *r = own(&m->config);
+    const struct resnet_config *r = resnet_own(&m->config);
     struct stem_layer *stem = model_begin(m, &stem_ops, sizeof *stem);
     if (!stem)
         return fail(SOTTO_ENOMEM, "no memory for the stem");
     const bool wide = r->stem == STEM_IMAGENET;
-    const struct stream images = {r->image.height, r->image.width, r->image.channels};
+    const struct block_input images = {r->image.height, r->image.width, r->image.channels};
     stem->conv =
-        conv(m, "resnet.embedder.embedder", images, r->stem_width, wide ? 7 : 3, wide ? 2 : 1);
+        add_conv(m, "resnet.embedder.embedder", images, r->stem_width, wide ? 7 : 3, wide ? 2 : 1);
     stem->pools = wide;
     stem_sides(stem, &s->h, &s->w);
     s->width = r->stem_width;
@@ -184,7 +184,7 @@ static enum sotto_status add_stem(struct model *m, struct stream *s)
 }
 
 /* Cuts the block that was begun last into a slice for each convolution. */
-static enum sotto_status slice(struct model *m)
+static enum sotto_status slice_block(struct model *m)
 {
     struct slice_layer *l = (struct slice_layer *)m->layer[m->n_layer - 1];
     l->block.base.ops = &slice_ops;
@@ -202,10 +202,10 @@ static enum sotto_status slice(struct model *m)
     return SOTTO_OK;
 }
 
-static enum sotto_status add_block(struct model *m, struct stream *s, int group, int block,
+static enum sotto_status add_block(struct model *m, struct block_input *s, int group, int block,
                                    int width, int stride)
 {
-    const struct resnet_config *r = own(&m->config);
+    const struct resnet_config *r = resnet_own(&m->config);
     const bool basic = r->block == BLOCK_BASIC, early = r->halves_early == YES;
     struct residual_layer *l = model_begin(m, &residual_ops, sizeof(struct slice_layer));
     char name[RESIDUAL_PARTS + 1][64];
@@ -217,27 +217,28 @@ static enum sotto_status add_block(struct model *m, struct stream *s, int group,
     snprintf(name[3], sizeof *name, "resnet.encoder.stages.%d.layers.%d.shortcut", group, block);
     if (basic) {
         l->parts = 2;
-        l->part[0] = conv(m, name[0], *s, width, 3, stride);
-        l->part[1] = conv(m, name[1], behind(&l->part[0]), width, 3, 1);
+        l->part[0] = add_conv(m, name[0], *s, width, 3, stride);
+        l->part[1] = add_conv(m, name[1], output_of_conv(&l->part[0]), width, 3, 1);
     } else {
         const int inside = width / REDUCTION;
         l->parts = 3;
-        l->part[0] = conv(m, name[0], *s, inside, 1, early ? stride : 1);
-        l->part[1] = conv(m, name[1], behind(&l->part[0]), inside, 3, early ? 1 : stride);
-        l->part[2] = conv(m, name[2], behind(&l->part[1]), width, 1, 1);
+        l->part[0] = add_conv(m, name[0], *s, inside, 1, early ? stride : 1);
+        l->part[1] =
+            add_conv(m, name[1], output_of_conv(&l->part[0]), inside, 3, early ? 1 : stride);
+        l->part[2] = add_conv(m, name[2], output_of_conv(&l->part[1]), width, 1, 1);
     }
     l->projects = s->width != width || stride != 1;
     if (l->projects)
-        l->shortcut = conv(m, name[3], *s, width, 1, stride);
-    *s = behind(&l->part[l->parts - 1]);
+        l->shortcut = add_conv(m, name[3], *s, width, 1, stride);
+    *s = output_of_conv(&l->part[l->parts - 1]);
     return SOTTO_OK;
 }
 
-static enum sotto_status build(struct model *m)
+static enum sotto_status resnet_build(struct model *m)
 {
-    const struct resnet_config *r = own(&m->config);
-    struct groups g;
-    struct stream s;
+    const struct resnet_config *r = resnet_own(&m->config);
+    struct resnet_groups g;
+    struct block_input s;
     TRY(read_groups(r, &g));
     const bool slices = m->n_stage > g.blocks + 2; /* more stages than blocks, stem and head */
     TRY(add_stem(m, &s));
@@ -246,7 +247,7 @@ static enum sotto_status build(struct model *m)
             const bool halves = j == 0 && (i > 0 || r->first_halves == YES);
             TRY(add_block(m, &s, i, j, g.width[i], halves ? 2 : 1));
             if (slices)
-                TRY(slice(m));
+                TRY(slice_block(m));
         }
     struct classify_layer *head = model_begin(m, &classify_ops, sizeof *head);
     if (!head)
@@ -285,7 +286,7 @@ static enum sotto_status read_numbers(const json_t *json, const char *key, const
 }
 
 /* "stem" is sotto's own: transformers has none but ImageNet's. */
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status resnet_from_json(struct model_config *c, const json_t *json)
 {
     static const char *const relu[] = {"relu", NULL}, *const kinds[] = {"bottleneck", "basic",
                                                                         NULL};
@@ -307,11 +308,11 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return image_read(&r->image, json);
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *resnet_to_json(const struct model_config *c)
 {
-    const struct resnet_config *r = own(c);
+    const struct resnet_config *r = resnet_own(c);
     json_t *json = json_object(), *depths = json_array(), *widths = json_array();
-    struct groups g = {0};
+    struct resnet_groups g = {0};
     if (read_groups(r, &g) == SOTTO_OK)
         for (int i = 0; i < g.n; i++) {
             json_array_append_new(depths, json_integer(g.depth[i]));
@@ -331,7 +332,7 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-static bool alone(const struct model_config *c)
+static bool resnet_alone(const struct model_config *c)
 {
     const struct resnet_config *r = arch_own(c, &arch_resnet);
     return r->stem == STEM_CIFAR;
@@ -343,10 +344,10 @@ const struct arch arch_resnet = {.number = ARCH_RESNET,
                                      "ResNet (2015): residual blocks of convolutions over images",
                                  .hf_class = "ResNetForImageClassification",
                                  ARCH_OPTIONS(struct resnet_config, options),
-                                 .defaults = defaults,
-                                 .check = check,
-                                 .image = image,
-                                 .alone = alone,
-                                 .from_json = from_json,
-                                 .to_json = to_json,
-                                 .build = build};
+                                 .defaults = resnet_defaults,
+                                 .check = resnet_check,
+                                 .image = resnet_image,
+                                 .alone = resnet_alone,
+                                 .from_json = resnet_from_json,
+                                 .to_json = resnet_to_json,
+                                 .build = resnet_build};

@@ -6,7 +6,7 @@
 #include "nn/config.h"
 
 /* Takes the sizes that the user left open from the preset. */
-static void take(struct model_config *c, const struct model_config *from)
+static void take_sizes(struct model_config *c, const struct model_config *from)
 {
 #define TAKE(field)                                                                                \
     if (!c->field)                                                                                 \
@@ -40,7 +40,7 @@ static void take(struct model_config *c, const struct model_config *from)
 void text_inherit(struct model_config *c, const struct model_config *preset)
 {
     if (c->arch == preset->arch) {
-        take(c, preset);
+        take_sizes(c, preset);
         return;
     }
     const struct model_config sizes = {.layers = preset->layers, /* all else is another's */
@@ -48,7 +48,7 @@ void text_inherit(struct model_config *c, const struct model_config *preset)
                                        .heads = preset->heads,
                                        .vocab = preset->vocab,
                                        .positions = preset->positions};
-    take(c, &sizes);
+    take_sizes(c, &sizes);
 }
 
 enum sotto_status text_sizes(struct model_config *c)

@@ -20,12 +20,12 @@ static const struct option options[] = {
 
 static const char *const activations[] = {"gelu", "gelu_new", "gelu_pytorch_tanh", NULL};
 
-static const struct vit_config *own(const struct model_config *c)
+static const struct vit_config *vit_own(const struct model_config *c)
 {
     return arch_own(c, &arch_vit);
 }
 
-static void defaults(struct model_config *c)
+static void vit_defaults(struct model_config *c)
 {
     struct vit_config *v = arch_config(c, &arch_vit);
     v->patch = v->patch ? v->patch : 16;
@@ -38,9 +38,9 @@ static void defaults(struct model_config *c)
         strcpy(c->activation, "gelu");
 }
 
-static enum sotto_status check(const struct model_config *c)
+static enum sotto_status vit_check(const struct model_config *c)
 {
-    const struct vit_config *v = own(c);
+    const struct vit_config *v = vit_own(c);
     if (c->layers < 1 || c->layers > 1024 || c->width < 1 || c->width > 1 << 20 || c->heads < 1 ||
         c->heads > 4096 || c->mlp_width < 1 || c->mlp_width > 1 << 22)
         return fail(SOTTO_EINVAL,
@@ -61,12 +61,12 @@ static enum sotto_status check(const struct model_config *c)
     return SOTTO_OK;
 }
 
-static struct image_sizes *image(struct model_config *c)
+static struct image_sizes *vit_image(struct model_config *c)
 {
     return &((struct vit_config *)arch_config(c, &arch_vit))->image;
 }
 
-static struct norm_part norm(struct model *m, const char *name)
+static struct norm_part vit_norm(struct model *m, const char *name)
 {
     return (struct norm_part){NORM_LAYER, model_ones(m, m->config.width, "%s.weight", name),
                               model_zeros(m, m->config.width, "%s.bias", name),
@@ -75,7 +75,7 @@ static struct norm_part norm(struct model *m, const char *name)
 
 static enum sotto_status add_patches(struct model *m, int positions)
 {
-    const struct vit_config *v = own(&m->config);
+    const struct vit_config *v = vit_own(&m->config);
     const double std = m->config.init_std;
     const int C = m->config.width;
     struct patch_layer *p = model_begin(m, &patch_ops, sizeof *p);
@@ -94,7 +94,7 @@ static enum sotto_status add_patches(struct model *m, int positions)
     return SOTTO_OK;
 }
 
-static enum sotto_status add_attention(struct model *m, int i)
+static enum sotto_status vit_add_attention(struct model *m, int i)
 {
     const struct model_config *c = &m->config;
     const double std = c->init_std;
@@ -112,7 +112,7 @@ static enum sotto_status add_attention(struct model *m, int i)
     a->layout = LINEAR_OUT_IN;
     a->qkv_w = a->qkv_b = -1;
     snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_before", i);
-    a->norm = norm(m, name);
+    a->norm = vit_norm(m, name);
     snprintf(name, sizeof name, "vit.encoder.layer.%d.attention", i);
     a->q_w = model_matrix(m, std, C, C, "%s.attention.query.weight", name);
     a->q_b = model_zeros(m, C, "%s.attention.query.bias", name);
@@ -126,7 +126,7 @@ static enum sotto_status add_attention(struct model *m, int i)
 }
 
 /* In halves where there are more stages than sublayers. */
-static enum sotto_status add_mlp(struct model *m, int i, bool halves)
+static enum sotto_status vit_add_mlp(struct model *m, int i, bool halves)
 {
     const struct model_config *c = &m->config;
     const int C = c->width, F = c->mlp_width;
@@ -145,7 +145,7 @@ static enum sotto_status add_mlp(struct model *m, int i, bool halves)
     f->down_w = model_matrix(m, c->init_std, C, F, "%s.output.dense.weight", name);
     f->down_b = model_zeros(m, C, "%s.output.dense.bias", name);
     snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_after", i);
-    f->norm = norm(m, name);
+    f->norm = vit_norm(m, name);
     if (!halves)
         return SOTTO_OK;
     if (!model_split(m, &mlp_down_ops, sizeof *f))
@@ -155,22 +155,22 @@ static enum sotto_status add_mlp(struct model *m, int i, bool halves)
     return SOTTO_OK;
 }
 
-static enum sotto_status build(struct model *m)
+static enum sotto_status vit_build(struct model *m)
 {
-    const struct vit_config *v = own(&m->config);
+    const struct vit_config *v = vit_own(&m->config);
     const int positions = (v->image.height / v->patch) * (v->image.width / v->patch) + 1;
     const bool halves = m->n_stage > 2 * m->config.layers + 2;
     TRY(add_patches(m, positions));
     for (int i = 0; i < m->config.layers; i++) {
-        TRY(add_attention(m, i));
-        TRY(add_mlp(m, i, halves));
+        TRY(vit_add_attention(m, i));
+        TRY(vit_add_mlp(m, i, halves));
     }
     struct classify_layer *head = model_begin(m, &classify_ops, sizeof *head);
     if (!head)
         return fail(SOTTO_ENOMEM, "no memory for the classifier");
     head->width = m->config.width;
     head->classes = v->image.classes;
-    head->norm = norm(m, "vit.layernorm");
+    head->norm = vit_norm(m, "vit.layernorm");
     head->w = model_matrix(m, m->config.init_std, v->image.classes, head->width,
                            ARCH_CLASSIFIER "weight");
     head->b = model_zeros(m, v->image.classes, ARCH_CLASSIFIER "bias");
@@ -190,7 +190,7 @@ static const struct arch_member members[] = {
 enum { MEMBERS = sizeof members / sizeof *members };
 
 /* Dropout is not computed: sotto fine-tunes without. */
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+static enum sotto_status vit_from_json(struct model_config *c, const json_t *json)
 {
     struct vit_config *v = arch_config(c, &arch_vit);
     c->layers = c->heads = 12; /* the defaults of transformers */
@@ -210,9 +210,9 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return image_read(&v->image, json);
 }
 
-static json_t *to_json(const struct model_config *c)
+static json_t *vit_to_json(const struct model_config *c)
 {
-    const struct vit_config *v = own(c);
+    const struct vit_config *v = vit_own(c);
     json_t *json = arch_write(c, members, MEMBERS, arch_vit.hf_class);
     json_object_set_new(json, "hidden_act", json_string(c->activation));
     json_object_set_new(json, "patch_size", json_integer(v->patch));
@@ -245,9 +245,9 @@ const struct arch arch_vit = {.number = ARCH_VIT,
                               ARCH_OPTIONS(struct vit_config, options),
                               .keys = keys,
                               .renames = renames,
-                              .defaults = defaults,
-                              .check = check,
-                              .image = image,
-                              .from_json = from_json,
-                              .to_json = to_json,
-                              .build = build};
+                              .defaults = vit_defaults,
+                              .check = vit_check,
+                              .image = vit_image,
+                              .from_json = vit_from_json,
+                              .to_json = vit_to_json,
+                              .build = vit_build};

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static struct edge output(const struct layer *layer, struct extent e)
+static struct edge attention_output(const struct layer *layer, struct extent e)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
@@ -25,41 +25,44 @@ static int kv_width(const struct attention_layer *l)
 
 /* q, k and v: columns of one (rows, q + 2 kv) block when the projection is fused, blocks of their
  * own otherwise. The first view is the start of the memory in both cases. */
-struct qkv {
+struct attention_qkv {
     struct view q, k, v;
     int q_stride, k_stride, v_stride;
 };
 
-static struct qkv carve_qkv(const struct attention_layer *l, struct extent e, struct room *room)
+static struct attention_qkv carve_qkv(const struct attention_layer *l, struct extent e,
+                                      struct room *room)
 {
     size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
     if (l->qkv_w >= 0) {
         struct view all = carve(room, rows * (q + 2 * kv), e.type);
         int stride = (int)(q + 2 * kv);
-        return (struct qkv){all, view_at(all, q), view_at(all, q + kv), stride, stride, stride};
+        return (struct attention_qkv){all,    view_at(all, q), view_at(all, q + kv),
+                                      stride, stride,          stride};
     }
-    struct qkv s = {.q_stride = (int)q, .k_stride = (int)kv, .v_stride = (int)kv};
+    struct attention_qkv s = {.q_stride = (int)q, .k_stride = (int)kv, .v_stride = (int)kv};
     s.q = carve(room, rows * q, e.type);
     s.k = carve(room, rows * kv, e.type);
     s.v = carve(room, rows * kv, e.type);
     return s;
 }
 
-struct kept {
-    struct view stats;            /* (rows, 2)                                  */
-    struct qkv s;                 /* as attended                                */
-    struct view q_raw, k_raw;     /* QK-norm: before the norm                   */
-    struct view q_stats, k_stats; /* (rows, 2)                                  */
-    struct view o;                /* (rows, q_width)                            */
-    struct view lse;              /* (batch, heads, t)                          */
+struct attention_saved {
+    struct view stats;            /* (rows, 2) */
+    struct attention_qkv s;       /* as attended */
+    struct view q_raw, k_raw;     /* QK-norm: before the norm */
+    struct view q_stats, k_stats; /* (rows, 2) */
+    struct view o;                /* (rows, q_width) */
+    struct view lse;              /* (batch, heads, t) */
     struct view out;              /* (rows, width), norm_after: before the norm */
-    struct view n;                /* (rows, width), all: the norm's output      */
+    struct view n;                /* (rows, width), all: the norm's output */
 };
 
-static struct kept kept(const struct attention_layer *l, struct extent e, struct room *room)
+static struct attention_saved attention_carve_saved(const struct attention_layer *l,
+                                                    struct extent e, struct room *room)
 {
     size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
-    struct kept k = {0};
+    struct attention_saved k = {0};
     k.stats = carve(room, 2 * rows, DTYPE_F32);
     k.s = carve_qkv(l, e, room);
     if (l->qk_norm) {
@@ -77,25 +80,26 @@ static struct kept kept(const struct attention_layer *l, struct extent e, struct
     return k;
 }
 
-static size_t saved(const struct layer *layer, struct extent e)
+static size_t attention_saved(const struct layer *layer, struct extent e)
 {
     struct room room = {0};
-    kept((const struct attention_layer *)layer, e, &room);
+    attention_carve_saved((const struct attention_layer *)layer, e, &room);
     return room.used;
 }
 
-struct work {
-    struct view n;   /* (rows, width) norm's output    */
-    struct view dn;  /* (rows, width) gradient of n */
-    struct qkv d;    /* gradients as attended          */
-    struct view d_o; /* (rows, q_width)                */
+struct attention_scratch {
+    struct view n;          /* (rows, width) norm's output */
+    struct view dn;         /* (rows, width) gradient of n */
+    struct attention_qkv d; /* gradients as attended */
+    struct view d_o;        /* (rows, q_width) */
 };
 
-static struct work work(const struct attention_layer *l, struct extent e, bool backward,
-                        struct room *room)
+static struct attention_scratch attention_carve_scratch(const struct attention_layer *l,
+                                                        struct extent e, bool backward,
+                                                        struct room *room)
 {
     size_t rows = extent_tokens(e);
-    struct work w = {.n = view_none};
+    struct attention_scratch w = {.n = view_none};
     if (!e.all)
         w.n = carve(room, rows * (size_t)l->width, e.type);
     if (!backward)
@@ -106,15 +110,15 @@ static struct work work(const struct attention_layer *l, struct extent e, bool b
     return w;
 }
 
-static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+static size_t attention_scratch(const struct layer *layer, struct extent e, bool backward)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     struct room room = {0};
-    work(l, e, backward, &room);
+    attention_carve_scratch(l, e, backward, &room);
     return room.used;
 }
 
-static double flops(const struct layer *layer, struct extent e)
+static double attention_flops(const struct layer *layer, struct extent e)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     double tokens = (double)extent_tokens(e), q = q_width(l), kv = kv_width(l);
@@ -122,8 +126,8 @@ static double flops(const struct layer *layer, struct extent e)
     return 2 * tokens * (l->width * (2 * q + 2 * kv) + 2 * q * seen);
 }
 
-static struct attention shape(const struct attention_layer *l, const struct pass *pass,
-                              const struct qkv *s)
+static struct attention describe_attention(const struct attention_layer *l, const struct pass *pass,
+                                           const struct attention_qkv *s)
 {
     const struct extent e = pass->extent;
     return (struct attention){
@@ -144,8 +148,8 @@ static struct attention shape(const struct attention_layer *l, const struct pass
     };
 }
 
-static void rotate(const struct attention_layer *l, struct pass *pass, const struct qkv *s,
-                   bool inverse)
+static void rotate_heads(const struct attention_layer *l, struct pass *pass,
+                         const struct attention_qkv *s, bool inverse)
 {
     if (!l->frequencies)
         return;
@@ -157,35 +161,36 @@ static void rotate(const struct attention_layer *l, struct pass *pass, const str
     pass->dev->ops->rope(pass->dev, &r, s->k, inverse);
 }
 
-static void project(const struct attention_layer *l, struct pass *pass, const struct view *theta,
-                    struct view n, const struct kept *k)
+static void project_qkv(const struct attention_layer *l, struct pass *pass,
+                        const struct view *theta, struct view n, const struct attention_saved *k)
 {
     struct device *dev = pass->dev;
     struct linear p =
         pass_linear(pass, extent_tokens(pass->extent), l->width, q_width(l), l->layout);
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
-        dev->ops->linear_forward(dev, &p, k->s.q, n, param(pass, theta, l->qkv_w),
-                                 param(pass, theta, l->qkv_b), view_none);
+        dev->ops->linear_forward(dev, &p, k->s.q, n, pass_param(pass, theta, l->qkv_w),
+                                 pass_param(pass, theta, l->qkv_b), view_none);
     } else {
         struct view q = l->qk_norm ? k->q_raw : k->s.q, key = l->qk_norm ? k->k_raw : k->s.k;
-        dev->ops->linear_forward(dev, &p, q, n, param(pass, theta, l->q_w),
-                                 param(pass, theta, l->q_b), view_none);
+        dev->ops->linear_forward(dev, &p, q, n, pass_param(pass, theta, l->q_w),
+                                 pass_param(pass, theta, l->q_b), view_none);
         p.out = kv_width(l);
-        dev->ops->linear_forward(dev, &p, key, n, param(pass, theta, l->k_w),
-                                 param(pass, theta, l->k_b), view_none);
-        dev->ops->linear_forward(dev, &p, k->s.v, n, param(pass, theta, l->v_w),
-                                 param(pass, theta, l->v_b), view_none);
+        dev->ops->linear_forward(dev, &p, key, n, pass_param(pass, theta, l->k_w),
+                                 pass_param(pass, theta, l->k_b), view_none);
+        dev->ops->linear_forward(dev, &p, k->s.v, n, pass_param(pass, theta, l->v_w),
+                                 pass_param(pass, theta, l->v_b), view_none);
     }
     if (l->qk_norm) {
-        norm_forward(&l->q_norm, pass, theta, q_width(l), k->s.q, k->q_raw, k->q_stats);
-        norm_forward(&l->k_norm, pass, theta, kv_width(l), k->s.k, k->k_raw, k->k_stats);
+        norm_part_forward(&l->q_norm, pass, theta, q_width(l), k->s.q, k->q_raw, k->q_stats);
+        norm_part_forward(&l->k_norm, pass, theta, kv_width(l), k->s.k, k->k_raw, k->k_stats);
     }
-    rotate(l, pass, &k->s, false);
+    rotate_heads(l, pass, &k->s, false);
 }
 
 /* Decoding: the new keys and values join the cache, and the queries see all of it. */
-static void attend_cached(const struct attention_layer *l, struct pass *pass, const struct kept *k)
+static void attend_cached(const struct attention_layer *l, struct pass *pass,
+                          const struct attention_saved *k)
 {
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
@@ -203,108 +208,116 @@ static void attend_cached(const struct attention_layer *l, struct pass *pass, co
     new.x_stride = (size_t)k->s.v_stride;
     new.x_batch_stride = (size_t)e.t *new.x_stride;
     dev->ops->copy_rows(dev, &new, view_at(values, at), k->s.v);
-    struct attention a = shape(l, pass, &k->s);
+    struct attention a = describe_attention(l, pass, &k->s);
     a.t_k = pass->start + e.t;
     a.k_stride = a.v_stride = (int)kv;
     a.kv_batch_stride = room;
     dev->ops->attention_forward(dev, &a, k->o, k->s.q, keys, values, k->lse);
 }
 
-static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                    struct flow flow)
+static void attention_forward(const struct layer *layer, struct pass *pass,
+                              const struct view *theta, struct layer_flow flow)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
     const size_t count = extent_tokens(e) * (size_t)l->width;
     const struct linear p = pass_linear(pass, extent_tokens(e), q_width(l), l->width, l->layout);
-    struct kept k = kept(l, e, &flow.saved);
-    struct view n = e.all ? k.n : work(l, e, false, &flow.scratch).n;
+    struct attention_saved k = attention_carve_saved(l, e, &flow.saved);
+    struct view n = e.all ? k.n : attention_carve_scratch(l, e, false, &flow.scratch).n;
 
     if (l->norm_after)
         n = flow.x;
     else
-        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
-    project(l, pass, theta, n, &k);
+        norm_part_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    project_qkv(l, pass, theta, n, &k);
     if (pass->cache) {
         attend_cached(l, pass, &k);
     } else {
-        struct attention a = shape(l, pass, &k.s);
+        struct attention a = describe_attention(l, pass, &k.s);
         dev->ops->attention_forward(dev, &a, k.o, k.s.q, k.s.k, k.s.v, k.lse);
     }
-    struct view o_w = param(pass, theta, l->o_w), o_b = param(pass, theta, l->o_b);
+    struct view o_w = pass_param(pass, theta, l->o_w), o_b = pass_param(pass, theta, l->o_b);
     if (!l->norm_after) {
         dev->ops->linear_forward(dev, &p, flow.y, k.o, o_w, o_b, flow.x); /* y = x + out(o) */
         return;
     }
     dev->ops->linear_forward(dev, &p, k.out, k.o, o_w, o_b, view_none);
-    norm_forward(&l->norm, pass, theta, l->width, flow.y, k.out, k.stats);
+    norm_part_forward(&l->norm, pass, theta, l->width, flow.y, k.out, k.stats);
     dev->ops->axpy(dev, flow.y, 1, flow.x, count); /* y = x + norm(out(o)) */
 }
 
 /* From the gradients of q, k, v as attended to those of the projections, then dn = or +=. */
-static void project_backward(const struct attention_layer *l, struct pass *pass,
-                             const struct view *theta, const struct view *grad, struct view n,
-                             struct view dn, bool add, const struct kept *k, const struct qkv *d)
+static void project_qkv_backward(const struct attention_layer *l, struct pass *pass,
+                                 const struct view *theta, const struct view *grad, struct view n,
+                                 struct view dn, bool add, const struct attention_saved *k,
+                                 const struct attention_qkv *d)
 {
     struct linear p =
         pass_linear(pass, extent_tokens(pass->extent), l->width, q_width(l), l->layout);
-    rotate(l, pass, d, true);
+    rotate_heads(l, pass, d, true);
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
-        projection_backward(pass, &p, dn, param(pass, grad, l->qkv_w), param(pass, grad, l->qkv_b),
-                            d->q, n, param(pass, theta, l->qkv_w), add);
+        projection_backward(pass, &p, dn, pass_param(pass, grad, l->qkv_w),
+                            pass_param(pass, grad, l->qkv_b), d->q, n,
+                            pass_param(pass, theta, l->qkv_w), add);
         return;
     }
     if (l->qk_norm) {
-        norm_backward(&l->q_norm, pass, theta, grad, q_width(l), d->q, d->q, k->q_raw, k->q_stats,
-                      view_none);
-        norm_backward(&l->k_norm, pass, theta, grad, kv_width(l), d->k, d->k, k->k_raw, k->k_stats,
-                      view_none);
+        norm_part_backward(&l->q_norm, pass, theta, grad, q_width(l), d->q, d->q, k->q_raw,
+                           k->q_stats, view_none);
+        norm_part_backward(&l->k_norm, pass, theta, grad, kv_width(l), d->k, d->k, k->k_raw,
+                           k->k_stats, view_none);
     }
-    projection_backward(pass, &p, dn, param(pass, grad, l->q_w), param(pass, grad, l->q_b), d->q, n,
-                        param(pass, theta, l->q_w), add);
+    projection_backward(pass, &p, dn, pass_param(pass, grad, l->q_w),
+                        pass_param(pass, grad, l->q_b), d->q, n, pass_param(pass, theta, l->q_w),
+                        add);
     p.out = kv_width(l);
-    projection_backward(pass, &p, dn, param(pass, grad, l->k_w), param(pass, grad, l->k_b), d->k, n,
-                        param(pass, theta, l->k_w), true);
-    projection_backward(pass, &p, dn, param(pass, grad, l->v_w), param(pass, grad, l->v_b), d->v, n,
-                        param(pass, theta, l->v_w), true);
+    projection_backward(pass, &p, dn, pass_param(pass, grad, l->k_w),
+                        pass_param(pass, grad, l->k_b), d->k, n, pass_param(pass, theta, l->k_w),
+                        true);
+    projection_backward(pass, &p, dn, pass_param(pass, grad, l->v_w),
+                        pass_param(pass, grad, l->v_b), d->v, n, pass_param(pass, theta, l->v_w),
+                        true);
 }
 
-static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                     const struct view *grad, struct flow flow)
+static void attention_backward(const struct layer *layer, struct pass *pass,
+                               const struct view *theta, const struct view *grad,
+                               struct layer_flow flow)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
     const struct linear p = pass_linear(pass, extent_tokens(e), q_width(l), l->width, l->layout);
-    struct kept k = kept(l, e, &flow.saved);
-    struct work w = work(l, e, true, &flow.scratch);
+    struct attention_saved k = attention_carve_saved(l, e, &flow.saved);
+    struct attention_scratch w = attention_carve_scratch(l, e, true, &flow.scratch);
 
     struct view dout = flow.dy; /* gradient of the out projection's result */
     if (l->norm_after) {
-        norm_backward(&l->norm, pass, theta, grad, l->width, w.dn, flow.dy, k.out, k.stats,
-                      view_none);
+        norm_part_backward(&l->norm, pass, theta, grad, l->width, w.dn, flow.dy, k.out, k.stats,
+                           view_none);
         dout = w.dn;
     }
-    projection_backward(pass, &p, w.d_o, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
-                        k.o, param(pass, theta, l->o_w), false);
-    struct attention a = shape(l, pass, &k.s);
+    projection_backward(pass, &p, w.d_o, pass_param(pass, grad, l->o_w),
+                        pass_param(pass, grad, l->o_b), dout, k.o, pass_param(pass, theta, l->o_w),
+                        false);
+    struct attention a = describe_attention(l, pass, &k.s);
     dev->ops->attention_backward(dev, &a, w.d.q, w.d.k, w.d.v, w.d_o, k.o, k.s.q, k.s.k, k.s.v,
                                  k.lse);
     if (l->norm_after) {
         start_dx(pass, flow, l->width);
-        project_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &w.d);
+        project_qkv_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &w.d);
         return;
     }
     struct view n = e.all ? k.n : w.n;
     if (!e.all)
-        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
-    project_backward(l, pass, theta, grad, n, w.dn, false, &k, &w.d);
-    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, flow.dy);
+        norm_part_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    project_qkv_backward(l, pass, theta, grad, n, w.dn, false, &k, &w.d);
+    norm_part_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats,
+                       flow.dy);
 }
 
-static void writes(const struct layer *layer, struct table *table)
+static void attention_writes(const struct layer *layer, struct table *table)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     const int weights[] = {l->qkv_w, l->q_w, l->k_w, l->v_w, l->o_w};
@@ -319,11 +332,11 @@ static void free_frequencies(struct layer *layer)
 
 const struct layer_ops attention_ops = {.name = "attention",
                                         .passes_on = true,
-                                        .output = output,
-                                        .saved = saved,
-                                        .scratch = scratch,
-                                        .flops = flops,
-                                        .forward = forward,
-                                        .backward = backward,
-                                        .writes = writes,
+                                        .output = attention_output,
+                                        .saved = attention_saved,
+                                        .scratch = attention_scratch,
+                                        .flops = attention_flops,
+                                        .forward = attention_forward,
+                                        .backward = attention_backward,
+                                        .writes = attention_writes,
                                         .free = free_frequencies};

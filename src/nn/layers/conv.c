@@ -7,7 +7,7 @@ struct conv_kept conv_carve(const struct conv_part *p, struct extent e, struct r
     return k;
 }
 
-static struct conv shape(const struct conv_part *p, const struct pass *pass)
+static struct conv describe_conv(const struct conv_part *p, const struct pass *pass)
 {
     return (struct conv){.rows = pass->extent.rows,
                          .h = p->h,
@@ -20,7 +20,8 @@ static struct conv shape(const struct conv_part *p, const struct pass *pass)
                          .half = pass->half};
 }
 
-static struct batchnorm norm(const struct conv_part *p, const struct pass *pass, bool relu)
+static struct batchnorm describe_conv_norm(const struct conv_part *p, const struct pass *pass,
+                                           bool relu)
 {
     return (struct batchnorm){.rows = (int)conv_pixels(p, pass->extent.rows),
                               .width = p->out,
@@ -35,17 +36,18 @@ void conv_part_forward(const struct conv_part *p, struct pass *pass, const struc
                        struct view residual, bool relu, struct view one)
 {
     struct device *dev = pass->dev;
-    const struct conv conv = shape(p, pass);
-    const struct batchnorm bn = norm(p, pass, relu);
+    const struct conv conv = describe_conv(p, pass);
+    const struct batchnorm bn = describe_conv_norm(p, pass, relu);
     const bool moves = pass->training && !pass->again;
     struct view mean = view_none, variance = view_none;
     if (moves || !pass->training) {
         mean = state_of(pass, p->mean);
         variance = state_of(pass, p->variance);
     }
-    dev->ops->conv_forward(dev, &conv, k->c, x, param(pass, theta, p->weight), view_none);
-    dev->ops->batchnorm_forward(dev, &bn, y, k->c, param(pass, theta, p->gain),
-                                param(pass, theta, p->bias), residual, mean, variance, k->stats);
+    dev->ops->conv_forward(dev, &conv, k->c, x, pass_param(pass, theta, p->weight), view_none);
+    dev->ops->batchnorm_forward(dev, &bn, y, k->c, pass_param(pass, theta, p->gain),
+                                pass_param(pass, theta, p->bias), residual, mean, variance,
+                                k->stats);
     if (!moves || !mean.data)
         return;
     dev->ops->fill(dev, one, 1, 1);
@@ -55,11 +57,11 @@ void conv_part_forward(const struct conv_part *p, struct pass *pass, const struc
 void conv_part_again(const struct conv_part *p, struct pass *pass, const struct view *theta,
                      const struct conv_kept *k, struct view y, struct view residual, bool relu)
 {
-    struct batchnorm bn = norm(p, pass, relu);
+    struct batchnorm bn = describe_conv_norm(p, pass, relu);
     bn.given = true;
-    pass->dev->ops->batchnorm_forward(pass->dev, &bn, y, k->c, param(pass, theta, p->gain),
-                                      param(pass, theta, p->bias), residual, view_none, view_none,
-                                      k->stats);
+    pass->dev->ops->batchnorm_forward(pass->dev, &bn, y, k->c, pass_param(pass, theta, p->gain),
+                                      pass_param(pass, theta, p->bias), residual, view_none,
+                                      view_none, k->stats);
 }
 
 void conv_part_backward(const struct conv_part *p, struct pass *pass, const struct view *theta,
@@ -67,12 +69,14 @@ void conv_part_backward(const struct conv_part *p, struct pass *pass, const stru
                         const struct conv_gradient *g)
 {
     struct device *dev = pass->dev;
-    const struct conv conv = shape(p, pass);
-    const struct batchnorm bn = norm(p, pass, g->relu);
-    dev->ops->batchnorm_backward(dev, &bn, g->dc, param(pass, grad, p->gain),
-                                 param(pass, grad, p->bias), g->dresidual, g->dy, k->c, g->y,
-                                 param(pass, theta, p->gain), k->stats);
-    dev->ops->conv_backward_w(dev, &conv, param(pass, grad, p->weight), view_none, g->dc, g->x);
+    const struct conv conv = describe_conv(p, pass);
+    const struct batchnorm bn = describe_conv_norm(p, pass, g->relu);
+    dev->ops->batchnorm_backward(dev, &bn, g->dc, pass_param(pass, grad, p->gain),
+                                 pass_param(pass, grad, p->bias), g->dresidual, g->dy, k->c, g->y,
+                                 pass_param(pass, theta, p->gain), k->stats);
+    dev->ops->conv_backward_w(dev, &conv, pass_param(pass, grad, p->weight), view_none, g->dc,
+                              g->x);
     if (view_there(g->dx))
-        dev->ops->conv_backward_x(dev, &conv, g->dx, g->dc, param(pass, theta, p->weight), g->add);
+        dev->ops->conv_backward_x(dev, &conv, g->dx, g->dc, pass_param(pass, theta, p->weight),
+                                  g->add);
 }

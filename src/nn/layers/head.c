@@ -7,7 +7,7 @@
 
 /* The most rows whose logits are held at once: enough that the weights are not packed and their
  * gradient not read and written too often, few enough that the logits stay below MOST elements. */
-static size_t most_rows(const struct head_layer *l)
+static size_t head_most_rows(const struct head_layer *l)
 {
     enum { ENOUGH = 1024, ELEMENTS = 16 << 20, MOST = 52 << 20, LEAST = 16 };
     size_t most = ELEMENTS / (size_t)l->vocab, room = MOST / (size_t)l->vocab;
@@ -18,23 +18,24 @@ static size_t most_rows(const struct head_layer *l)
 
 /* All chunks about the same: two of 256 rows, not 333 and 179. A smaller batch may so have longer
  * chunks, which is why memory is made for most_rows. */
-static size_t chunk_rows(const struct head_layer *l, size_t rows)
+static size_t head_chunk_rows(const struct head_layer *l, size_t rows)
 {
-    size_t chunks = (rows + most_rows(l) - 1) / most_rows(l);
+    size_t chunks = (rows + head_most_rows(l) - 1) / head_most_rows(l);
     return (rows + chunks - 1) / chunks;
 }
 
-struct work {
-    struct view stats;  /* (rows, 2)                                   */
+struct head_scratch {
+    struct view stats;  /* (rows, 2) */
     struct view n, dn;  /* (rows, width) the norm's output, and the gradient of n */
     struct view logits; /* of one chunk, then the logits' gradient */
 };
 
-static struct work work(const struct head_layer *l, struct extent e, bool backward,
-                        struct room *room)
+static struct head_scratch head_carve_scratch(const struct head_layer *l, struct extent e,
+                                              bool backward, struct room *room)
 {
-    const size_t rows = extent_tokens(e), held = rows < most_rows(l) ? rows : most_rows(l);
-    struct work w = {.stats = carve(room, 2 * rows, DTYPE_F32)};
+    const size_t rows = extent_tokens(e),
+                 held = rows < head_most_rows(l) ? rows : head_most_rows(l);
+    struct head_scratch w = {.stats = carve(room, 2 * rows, DTYPE_F32)};
     w.n = carve(room, rows * (size_t)l->width, e.type);
     if (backward)
         w.dn = carve(room, rows * (size_t)l->width, e.type);
@@ -42,27 +43,27 @@ static struct work work(const struct head_layer *l, struct extent e, bool backwa
     return w;
 }
 
-static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+static size_t head_scratch(const struct layer *layer, struct extent e, bool backward)
 {
     const struct head_layer *l = (const struct head_layer *)layer;
     struct room room = {0};
-    work(l, e, backward, &room);
+    head_carve_scratch(l, e, backward, &room);
     return room.used;
 }
 
-static double flops(const struct layer *layer, struct extent e)
+static double head_flops(const struct layer *layer, struct extent e)
 {
     const struct head_layer *l = (const struct head_layer *)layer;
     return 2.0 * (double)extent_tokens(e) * l->width * l->vocab;
 }
 
-static void chunked(const struct head_layer *l, struct pass *pass, const struct view *theta,
-                    const struct view *grad, struct flow flow)
+static void run_head_chunks(const struct head_layer *l, struct pass *pass, const struct view *theta,
+                            const struct view *grad, struct layer_flow flow)
 {
-    const size_t rows = extent_tokens(pass->extent), chunk = chunk_rows(l, rows);
-    assert(chunk <= most_rows(l));
-    struct work t = work(l, pass->extent, grad, &flow.scratch);
-    norm_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
+    const size_t rows = extent_tokens(pass->extent), chunk = head_chunk_rows(l, rows);
+    assert(chunk <= head_most_rows(l));
+    struct head_scratch t = head_carve_scratch(l, pass->extent, grad, &flow.scratch);
+    norm_part_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
     struct linear p = pass_linear(pass, rows, l->width, l->vocab, LINEAR_OUT_IN);
     const bool done = loss_at_once(pass, theta, grad, &p, l->w, t.n, t.dn);
     for (size_t row = 0; row < rows && !done; row += chunk) {
@@ -71,40 +72,40 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
         loss_rows(pass, theta, grad, &p, l->w, -1, row, t.logits, t.n, t.dn);
     }
     if (grad)
-        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, t.dn, flow.x, t.stats,
-                      view_none);
+        norm_part_backward(&l->norm, pass, theta, grad, l->width, flow.dx, t.dn, flow.x, t.stats,
+                           view_none);
 }
 
-static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                    struct flow flow)
+static void head_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                         struct layer_flow flow)
 {
     if (loss_in_forward(pass))
-        chunked((const struct head_layer *)layer, pass, theta, NULL, flow);
+        run_head_chunks((const struct head_layer *)layer, pass, theta, NULL, flow);
 }
 
-static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                     const struct view *grad, struct flow flow)
+static void head_backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                          const struct view *grad, struct layer_flow flow)
 {
-    chunked((const struct head_layer *)layer, pass, theta, grad, flow);
+    run_head_chunks((const struct head_layer *)layer, pass, theta, grad, flow);
 }
 
 /* A tied table is the embedding's. */
-static void needs(const struct layer *layer, const struct table *table, bool *out)
+static void head_needs(const struct layer *layer, const struct table *table, bool *out)
 {
     out[table->entry[((const struct head_layer *)layer)->w].stage] = true;
 }
 
 /* The head writes the gradient of a tied table, since the embedding's backward runs later and adds.
  */
-static void writes(const struct layer *layer, struct table *table)
+static void head_writes(const struct layer *layer, struct table *table)
 {
     table_written(table, ((const struct head_layer *)layer)->w);
 }
 
 const struct layer_ops head_ops = {.name = "head",
-                                   .scratch = scratch,
-                                   .flops = flops,
-                                   .forward = forward,
-                                   .backward = backward,
-                                   .needs = needs,
-                                   .writes = writes};
+                                   .scratch = head_scratch,
+                                   .flops = head_flops,
+                                   .forward = head_forward,
+                                   .backward = head_backward,
+                                   .needs = head_needs,
+                                   .writes = head_writes};

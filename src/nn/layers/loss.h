@@ -24,14 +24,14 @@ static inline bool loss_at_once(struct pass *pass, const struct view *theta,
     if (!ops->linear_loss || pass->logits || !view_there(pass->losses))
         return false;
     struct linear_loss l = {.x = n,
-                            .w = param(pass, theta, w),
+                            .w = pass_param(pass, theta, w),
                             .targets = pass->targets,
                             .losses = pass->losses,
                             .places = pass->places};
     if (grad) {
         l.scale = pass->loss_scale;
         l.dx = dn;
-        l.dw = param(pass, grad, w);
+        l.dw = pass_param(pass, grad, w);
     }
     ops->linear_loss(pass->dev, p, &l);
     return true;
@@ -47,8 +47,9 @@ static inline void loss_rows(struct pass *pass, const struct view *theta, const 
     struct device *dev = pass->dev;
     const struct ops *ops = dev->ops;
     const size_t out = (size_t)p->out, at = row * (size_t)p->in;
-    const struct view weight = param(pass, theta, w);
-    ops->linear_forward(dev, p, logits, view_at(n, at), weight, param(pass, theta, b), view_none);
+    const struct view weight = pass_param(pass, theta, w);
+    ops->linear_forward(dev, p, logits, view_at(n, at), weight, pass_param(pass, theta, b),
+                        view_none);
     if (pass->logits)
         ops->read(dev, pass->logits + row * out, logits, (size_t)p->rows * out);
     if (pass->losses.data)
@@ -57,8 +58,8 @@ static inline void loss_rows(struct pass *pass, const struct view *theta, const 
                            view_at(pass->places, row));
     if (!grad)
         return;
-    projection_backward(pass, p, view_at(dn, at), param(pass, grad, w), param(pass, grad, b),
-                        logits, view_at(n, at), weight, false);
+    projection_backward(pass, p, view_at(dn, at), pass_param(pass, grad, w),
+                        pass_param(pass, grad, b), logits, view_at(n, at), weight, false);
 }
 
 #endif

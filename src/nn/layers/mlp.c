@@ -5,25 +5,26 @@
  * elements a token. */
 #include "nn/layers/layers.h"
 
-static struct edge output(const struct layer *layer, struct extent e)
+static struct edge mlp_output(const struct layer *layer, struct extent e)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
     return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
 }
 
 /* Memory that forward leaves for backward. */
-struct kept {
-    struct view stats; /* (rows, 2)                                  */
-    struct view up;    /* (rows, hidden)                             */
-    struct view gate;  /* (rows, hidden), SwiGLU                     */
+struct mlp_saved {
+    struct view stats; /* (rows, 2) */
+    struct view up;    /* (rows, hidden) */
+    struct view gate;  /* (rows, hidden), SwiGLU */
     struct view out;   /* (rows, width), norm_after: before the norm */
-    struct view n, a;  /* (rows, width), (rows, hidden), all: as below  */
+    struct view n, a;  /* (rows, width), (rows, hidden), all: as below */
 };
 
-static struct kept kept(const struct mlp_layer *l, struct extent e, struct room *room)
+static struct mlp_saved mlp_carve_saved(const struct mlp_layer *l, struct extent e,
+                                        struct room *room)
 {
     size_t rows = extent_tokens(e);
-    struct kept k = {.gate = view_none, .out = view_none};
+    struct mlp_saved k = {.gate = view_none, .out = view_none};
     k.stats = carve(room, 2 * rows, DTYPE_F32);
     k.up = carve(room, rows * (size_t)l->hidden, e.type);
     if (l->kind == MLP_SWIGLU)
@@ -37,24 +38,24 @@ static struct kept kept(const struct mlp_layer *l, struct extent e, struct room 
     return k;
 }
 
-static size_t saved(const struct layer *layer, struct extent e)
+static size_t mlp_saved(const struct layer *layer, struct extent e)
 {
     struct room room = {0};
-    kept((const struct mlp_layer *)layer, e, &room);
+    mlp_carve_saved((const struct mlp_layer *)layer, e, &room);
     return room.used;
 }
 
-struct work {
+struct mlp_scratch {
     struct view n, dn;         /* (rows, width) the norm's output, and the gradient of n */
     struct view a, dup, dgate; /* (rows, hidden) activation, and gradients before the activation */
 };
 
-static struct work work(const struct mlp_layer *l, struct extent e, bool backward,
-                        struct room *room)
+static struct mlp_scratch mlp_carve_scratch(const struct mlp_layer *l, struct extent e,
+                                            bool backward, struct room *room)
 {
     const size_t narrow = extent_tokens(e) * (size_t)l->width;
     const size_t wide = extent_tokens(e) * (size_t)l->hidden;
-    struct work w = {.n = view_none, .a = view_none};
+    struct mlp_scratch w = {.n = view_none, .a = view_none};
     if (!e.all) {
         w.n = carve(room, narrow, e.type);
         w.a = carve(room, wide, e.type);
@@ -68,23 +69,23 @@ static struct work work(const struct mlp_layer *l, struct extent e, bool backwar
     return w;
 }
 
-static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+static size_t mlp_scratch(const struct layer *layer, struct extent e, bool backward)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
     struct room room = {0};
-    work(l, e, backward, &room);
+    mlp_carve_scratch(l, e, backward, &room);
     return room.used;
 }
 
-static double flops(const struct layer *layer, struct extent e)
+static double mlp_flops(const struct layer *layer, struct extent e)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
     return 2.0 * (double)extent_tokens(e) * l->width * l->hidden * (l->kind == MLP_SWIGLU ? 3 : 2);
 }
 
 /* a = gelu(up) or silu(gate) * up */
-static void activate(const struct mlp_layer *l, struct pass *pass, const struct kept *k,
-                     struct view a)
+static void mlp_activate(const struct mlp_layer *l, struct pass *pass, const struct mlp_saved *k,
+                         struct view a)
 {
     size_t count = extent_tokens(pass->extent) * (size_t)l->hidden;
     if (l->kind == MLP_SWIGLU)
@@ -93,8 +94,8 @@ static void activate(const struct mlp_layer *l, struct pass *pass, const struct 
         pass->dev->ops->gelu_forward(pass->dev, mlp_gelu(l), a, k->up, count);
 }
 
-static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                    struct flow flow)
+static void mlp_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                        struct layer_flow flow)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
     struct device *dev = pass->dev;
@@ -104,32 +105,33 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const struct linear widen = pass_linear(pass, extent_tokens(e), l->width, l->hidden, l->layout);
     const struct linear narrow =
         pass_linear(pass, extent_tokens(e), l->hidden, l->width, l->layout);
-    struct kept k = kept(l, e, &flow.saved);
-    struct work w = work(l, e, false, &flow.scratch);
+    struct mlp_saved k = mlp_carve_saved(l, e, &flow.saved);
+    struct mlp_scratch w = mlp_carve_scratch(l, e, false, &flow.scratch);
     struct view n = e.all ? k.n : w.n, a = e.all ? k.a : w.a;
 
     if (l->norm_after)
         n = flow.x;
     else
-        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+        norm_part_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
     if (l->kind == MLP_SWIGLU)
-        ops->linear_forward(dev, &widen, k.gate, n, param(pass, theta, l->gate_w), view_none,
+        ops->linear_forward(dev, &widen, k.gate, n, pass_param(pass, theta, l->gate_w), view_none,
                             view_none);
-    ops->linear_forward(dev, &widen, k.up, n, param(pass, theta, l->up_w),
-                        param(pass, theta, l->up_b), view_none);
-    activate(l, pass, &k, a);
-    struct view down_w = param(pass, theta, l->down_w), down_b = param(pass, theta, l->down_b);
+    ops->linear_forward(dev, &widen, k.up, n, pass_param(pass, theta, l->up_w),
+                        pass_param(pass, theta, l->up_b), view_none);
+    mlp_activate(l, pass, &k, a);
+    struct view down_w = pass_param(pass, theta, l->down_w),
+                down_b = pass_param(pass, theta, l->down_b);
     if (!l->norm_after) {
         ops->linear_forward(dev, &narrow, flow.y, a, down_w, down_b, flow.x); /* y = x + down(a) */
         return;
     }
     ops->linear_forward(dev, &narrow, k.out, a, down_w, down_b, view_none);
-    norm_forward(&l->norm, pass, theta, l->width, flow.y, k.out, k.stats);
+    norm_part_forward(&l->norm, pass, theta, l->width, flow.y, k.out, k.stats);
     ops->axpy(dev, flow.y, 1, flow.x, (size_t)rows * (size_t)l->width); /* y = x + norm(down(a)) */
 }
 
-static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                     const struct view *grad, struct flow flow)
+static void mlp_backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                         const struct view *grad, struct layer_flow flow)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
     struct device *dev = pass->dev;
@@ -140,25 +142,25 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct linear widen = pass_linear(pass, extent_tokens(e), l->width, l->hidden, l->layout);
     const struct linear narrow =
         pass_linear(pass, extent_tokens(e), l->hidden, l->width, l->layout);
-    struct kept k = kept(l, e, &flow.saved);
-    struct work w = work(l, e, true, &flow.scratch);
+    struct mlp_saved k = mlp_carve_saved(l, e, &flow.saved);
+    struct mlp_scratch w = mlp_carve_scratch(l, e, true, &flow.scratch);
     struct view n = e.all ? k.n : w.n, a = e.all ? k.a : w.a, dn = w.dn, dup = w.dup;
 
     struct view dout = flow.dy; /* gradient of down's output */
     if (l->norm_after) {
-        norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats,
-                      view_none);
+        norm_part_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats,
+                           view_none);
         dout = dn;
         n = flow.x;
     } else if (!e.all) {
-        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+        norm_part_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
     }
     if (!e.all)
-        activate(l, pass, &k, a);
-    projection_backward(pass, &narrow, dup, param(pass, grad, l->down_w),
-                        param(pass, grad, l->down_b), dout, a, param(pass, theta, l->down_w),
-                        false); /* da */
-    struct view dup_b = param(pass, grad, l->up_b);
+        mlp_activate(l, pass, &k, a);
+    projection_backward(pass, &narrow, dup, pass_param(pass, grad, l->down_w),
+                        pass_param(pass, grad, l->down_b), dout, a,
+                        pass_param(pass, theta, l->down_w), false); /* da */
+    struct view dup_b = pass_param(pass, grad, l->up_b);
     /* From here on `dn` is free again: with norm_after the gradient goes straight into dx. */
     struct view into = l->norm_after ? flow.dx : dn;
     bool add = l->norm_after;
@@ -166,8 +168,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         start_dx(pass, flow, l->width);
     if (l->kind == MLP_SWIGLU) {
         ops->swiglu_backward(dev, w.dgate, dup, dup, k.gate, k.up, wide_count);
-        projection_backward(pass, &widen, into, param(pass, grad, l->gate_w), view_none, w.dgate, n,
-                            param(pass, theta, l->gate_w), add);
+        projection_backward(pass, &widen, into, pass_param(pass, grad, l->gate_w), view_none,
+                            w.dgate, n, pass_param(pass, theta, l->gate_w), add);
         add = true;
     } else if (ops->gelu_bias_backward && view_there(dup_b)) {
         ops->gelu_bias_backward(dev, mlp_gelu(l), rows, l->hidden, dup, dup_b, dup, k.up);
@@ -175,13 +177,14 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     } else {
         ops->gelu_backward(dev, mlp_gelu(l), dup, dup, k.up, wide_count);
     }
-    projection_backward(pass, &widen, into, param(pass, grad, l->up_w), dup_b, dup, n,
-                        param(pass, theta, l->up_w), add);
+    projection_backward(pass, &widen, into, pass_param(pass, grad, l->up_w), dup_b, dup, n,
+                        pass_param(pass, theta, l->up_w), add);
     if (!l->norm_after)
-        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, flow.dy);
+        norm_part_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats,
+                           flow.dy);
 }
 
-static void writes(const struct layer *layer, struct table *table)
+static void mlp_writes(const struct layer *layer, struct table *table)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
     table_written(table, l->gate_w);
@@ -191,10 +194,10 @@ static void writes(const struct layer *layer, struct table *table)
 
 const struct layer_ops mlp_ops = {.name = "mlp",
                                   .passes_on = true,
-                                  .output = output,
-                                  .saved = saved,
-                                  .scratch = scratch,
-                                  .flops = flops,
-                                  .forward = forward,
-                                  .backward = backward,
-                                  .writes = writes};
+                                  .output = mlp_output,
+                                  .saved = mlp_saved,
+                                  .scratch = mlp_scratch,
+                                  .flops = mlp_flops,
+                                  .forward = mlp_forward,
+                                  .backward = mlp_backward,
+                                  .writes = mlp_writes};

@@ -21,7 +21,7 @@ static size_t wide_count(const struct mlp_layer *l, struct extent e)
     return extent_tokens(e) * (size_t)l->hidden;
 }
 
-static struct edge between(const struct layer *layer, struct extent e)
+static struct edge up_output(const struct layer *layer, struct extent e)
 {
     const struct mlp_layer *l = mlp_of(layer);
     assert(l->kind != MLP_SWIGLU && !l->norm_after);
@@ -31,10 +31,10 @@ static struct edge between(const struct layer *layer, struct extent e)
 
 static struct view up_of(const struct layer *layer, const struct pass *pass, struct view edge)
 {
-    return edge_part(edge, between(layer, pass->extent), 1);
+    return edge_part(edge, up_output(layer, pass->extent), 1);
 }
 
-static double flops(const struct layer *layer, struct extent e)
+static double mlp_half_flops(const struct layer *layer, struct extent e)
 {
     return 2.0 * (double)extent_tokens(e) * mlp_of(layer)->width * mlp_of(layer)->hidden;
 }
@@ -69,39 +69,40 @@ static size_t up_scratch(const struct layer *layer, struct extent e, bool backwa
     return room.used;
 }
 
-static struct linear widen(const struct mlp_layer *l, const struct pass *pass)
+static struct linear up_linear(const struct mlp_layer *l, const struct pass *pass)
 {
     return pass_linear(pass, extent_tokens(pass->extent), l->width, l->hidden, l->layout);
 }
 
 static void up_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                       struct flow flow)
+                       struct layer_flow flow)
 {
     const struct mlp_layer *l = mlp_of(layer);
-    const struct linear wide = widen(l, pass);
+    const struct linear wide = up_linear(l, pass);
     struct view stats = carve(&flow.saved, 2 * extent_tokens(pass->extent), DTYPE_F32);
     struct up_work w = up_work(l, pass->extent, false, &flow.scratch);
-    norm_forward(&l->norm, pass, theta, l->width, w.n, flow.x, stats);
+    norm_part_forward(&l->norm, pass, theta, l->width, w.n, flow.x, stats);
     pass->dev->ops->linear_forward(pass->dev, &wide, up_of(layer, pass, flow.y), w.n,
-                                   param(pass, theta, l->up_w), param(pass, theta, l->up_b),
-                                   view_none);
+                                   pass_param(pass, theta, l->up_w),
+                                   pass_param(pass, theta, l->up_b), view_none);
     pass->dev->ops->copy(pass->dev, flow.y, flow.x, narrow_count(l, pass->extent));
 }
 
 static void up_backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                        const struct view *grad, struct flow flow)
+                        const struct view *grad, struct layer_flow flow)
 {
     const struct mlp_layer *l = mlp_of(layer);
     const struct ops *ops = pass->dev->ops;
-    const struct linear wide = widen(l, pass);
+    const struct linear wide = up_linear(l, pass);
     struct view stats = carve(&flow.saved, 2 * extent_tokens(pass->extent), DTYPE_F32);
     struct up_work w = up_work(l, pass->extent, true, &flow.scratch);
     const struct view dup = up_of(layer, pass, flow.dy);
-    norm_forward(&l->norm, pass, theta, l->width, w.n, flow.x, stats);
-    ops->linear_backward_w(pass->dev, &wide, param(pass, grad, l->up_w), param(pass, grad, l->up_b),
-                           dup, w.n);
-    ops->linear_backward_x(pass->dev, &wide, w.dn, dup, param(pass, theta, l->up_w), false);
-    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, stats, flow.dy);
+    norm_part_forward(&l->norm, pass, theta, l->width, w.n, flow.x, stats);
+    ops->linear_backward_w(pass->dev, &wide, pass_param(pass, grad, l->up_w),
+                           pass_param(pass, grad, l->up_b), dup, w.n);
+    ops->linear_backward_x(pass->dev, &wide, w.dn, dup, pass_param(pass, theta, l->up_w), false);
+    norm_part_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, stats,
+                       flow.dy);
 }
 
 static void up_writes(const struct layer *layer, struct table *table)
@@ -139,13 +140,14 @@ static size_t down_scratch(const struct layer *layer, struct extent e, bool back
     return room.used;
 }
 
-static struct linear narrow(const struct mlp_layer *l, const struct pass *pass)
+static struct linear down_linear(const struct mlp_layer *l, const struct pass *pass)
 {
     return pass_linear(pass, extent_tokens(pass->extent), l->hidden, l->width, l->layout);
 }
 
 /* The activation, in scratch. */
-static struct view activate(const struct layer *layer, struct pass *pass, struct flow *flow)
+static struct view down_activate(const struct layer *layer, struct pass *pass,
+                                 struct layer_flow *flow)
 {
     const struct mlp_layer *l = mlp_of(layer);
     const size_t count = wide_count(l, pass->extent);
@@ -155,25 +157,28 @@ static struct view activate(const struct layer *layer, struct pass *pass, struct
 }
 
 static void down_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                         struct flow flow)
+                         struct layer_flow flow)
 {
     const struct mlp_layer *l = mlp_of(layer);
-    const struct linear small = narrow(l, pass);
-    pass->dev->ops->linear_forward(pass->dev, &small, flow.y, activate(layer, pass, &flow),
-                                   param(pass, theta, l->down_w), param(pass, theta, l->down_b),
+    const struct linear small = down_linear(l, pass);
+    pass->dev->ops->linear_forward(pass->dev, &small, flow.y, down_activate(layer, pass, &flow),
+                                   pass_param(pass, theta, l->down_w),
+                                   pass_param(pass, theta, l->down_b),
                                    flow.x); /* y = x + down(a) */
 }
 
 static void down_backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                          const struct view *grad, struct flow flow)
+                          const struct view *grad, struct layer_flow flow)
 {
     const struct mlp_layer *l = mlp_of(layer);
     const struct ops *ops = pass->dev->ops;
-    const struct linear small = narrow(l, pass);
+    const struct linear small = down_linear(l, pass);
     const struct view dup = up_of(layer, pass, flow.dx);
-    ops->linear_backward_w(pass->dev, &small, param(pass, grad, l->down_w),
-                           param(pass, grad, l->down_b), flow.dy, activate(layer, pass, &flow));
-    ops->linear_backward_x(pass->dev, &small, dup, flow.dy, param(pass, theta, l->down_w), false);
+    ops->linear_backward_w(pass->dev, &small, pass_param(pass, grad, l->down_w),
+                           pass_param(pass, grad, l->down_b), flow.dy,
+                           down_activate(layer, pass, &flow));
+    ops->linear_backward_x(pass->dev, &small, dup, flow.dy, pass_param(pass, theta, l->down_w),
+                           false);
     ops->gelu_backward(pass->dev, mlp_gelu(l), dup, dup, up_of(layer, pass, flow.x),
                        wide_count(l, pass->extent));
     ops->copy(pass->dev, flow.dx, flow.dy, narrow_count(l, pass->extent));
@@ -185,10 +190,10 @@ static void down_writes(const struct layer *layer, struct table *table)
 }
 
 const struct layer_ops mlp_up_ops = {.name = "mlp, first half",
-                                     .output = between,
+                                     .output = up_output,
                                      .saved = up_saved,
                                      .scratch = up_scratch,
-                                     .flops = flops,
+                                     .flops = mlp_half_flops,
                                      .forward = up_forward,
                                      .backward = up_backward,
                                      .writes = up_writes,
@@ -198,7 +203,7 @@ const struct layer_ops mlp_down_ops = {.name = "mlp, second half",
                                        .output = down_output,
                                        .saved = down_saved,
                                        .scratch = down_scratch,
-                                       .flops = flops,
+                                       .flops = mlp_half_flops,
                                        .forward = down_forward,
                                        .backward = down_backward,
                                        .writes = down_writes};

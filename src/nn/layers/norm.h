@@ -12,30 +12,31 @@ struct norm_part {
     float eps;
 };
 
-static inline void norm_forward(const struct norm_part *n, struct pass *pass,
-                                const struct view *theta, int width, struct view y, struct view x,
-                                struct view stats)
+static inline void norm_part_forward(const struct norm_part *n, struct pass *pass,
+                                     const struct view *theta, int width, struct view y,
+                                     struct view x, struct view stats)
 {
     const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
     const struct ops *ops = pass->dev->ops;
-    struct view gain = param(pass, theta, n->gain);
+    struct view gain = pass_param(pass, theta, n->gain);
     if (n->kind == NORM_LAYER)
-        ops->layernorm_forward(pass->dev, &shape, y, x, gain, param(pass, theta, n->bias), stats);
+        ops->layernorm_forward(pass->dev, &shape, y, x, gain, pass_param(pass, theta, n->bias),
+                               stats);
     else
         ops->rmsnorm_forward(pass->dev, &shape, y, x, gain, stats);
 }
 
-static inline void norm_backward(const struct norm_part *n, struct pass *pass,
-                                 const struct view *theta, const struct view *grad, int width,
-                                 struct view dx, struct view dy, struct view x, struct view stats,
-                                 struct view from)
+static inline void norm_part_backward(const struct norm_part *n, struct pass *pass,
+                                      const struct view *theta, const struct view *grad, int width,
+                                      struct view dx, struct view dy, struct view x,
+                                      struct view stats, struct view from)
 {
     const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
     const struct ops *ops = pass->dev->ops;
-    struct view gain = param(pass, theta, n->gain), dgain = param(pass, grad, n->gain);
+    struct view gain = pass_param(pass, theta, n->gain), dgain = pass_param(pass, grad, n->gain);
     if (n->kind == NORM_LAYER)
-        ops->layernorm_backward(pass->dev, &shape, dx, dgain, param(pass, grad, n->bias), dy, x,
-                                gain, stats, from);
+        ops->layernorm_backward(pass->dev, &shape, dx, dgain, pass_param(pass, grad, n->bias), dy,
+                                x, gain, stats, from);
     else
         ops->rmsnorm_backward(pass->dev, &shape, dx, dgain, dy, x, gain, stats, from);
 }

@@ -9,19 +9,20 @@ static const struct conv_part *last_of(const struct residual_layer *l)
     return &l->part[l->parts - 1];
 }
 
-static struct edge output(const struct layer *layer, struct extent e)
+static struct edge residual_output(const struct layer *layer, struct extent e)
 {
     const struct conv_part *p = last_of((const struct residual_layer *)layer);
     return (struct edge){1, {{conv_pixels(p, e.rows), (size_t)p->out}}};
 }
 
-struct kept {
+struct residual_saved {
     struct conv_kept part[RESIDUAL_PARTS], shortcut;
 };
 
-static struct kept kept(const struct residual_layer *l, struct extent e, struct room *room)
+static struct residual_saved residual_carve_saved(const struct residual_layer *l, struct extent e,
+                                                  struct room *room)
 {
-    struct kept k = {0};
+    struct residual_saved k = {0};
     for (int i = 0; i < l->parts; i++)
         k.part[i] = conv_carve(&l->part[i], e, room);
     if (l->projects)
@@ -29,26 +30,27 @@ static struct kept kept(const struct residual_layer *l, struct extent e, struct 
     return k;
 }
 
-static size_t saved(const struct layer *layer, struct extent e)
+static size_t residual_saved(const struct layer *layer, struct extent e)
 {
     struct room room = {0};
-    kept((const struct residual_layer *)layer, e, &room);
+    residual_carve_saved((const struct residual_layer *)layer, e, &room);
     return room.used;
 }
 
-struct work {
+struct residual_scratch {
     struct view a[RESIDUAL_PARTS - 1]; /* outputs of all parts but the last */
     struct view rest;                  /* output of the shortcut */
     struct view one;
     struct view y;     /* (backward) output of the block, if forward's is not kept */
-    struct view drest; /* (backward) gradient of `rest`                             */
-    struct view d[2];  /* (backward) gradients between the parts, in turn           */
+    struct view drest; /* (backward) gradient of `rest` */
+    struct view d[2];  /* (backward) gradients between the parts, in turn */
 };
 
-static struct work work(const struct residual_layer *l, struct extent e, bool backward,
-                        struct room *room)
+static struct residual_scratch residual_carve_scratch(const struct residual_layer *l,
+                                                      struct extent e, bool backward,
+                                                      struct room *room)
 {
-    struct work w = {.one = carve(room, 1, DTYPE_F32)};
+    struct residual_scratch w = {.one = carve(room, 1, DTYPE_F32)};
     const size_t out = conv_count(last_of(l), e.rows);
     size_t most = out;
     for (int i = 0; i + 1 < l->parts; i++) {
@@ -68,14 +70,14 @@ static struct work work(const struct residual_layer *l, struct extent e, bool ba
     return w;
 }
 
-static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+static size_t residual_scratch(const struct layer *layer, struct extent e, bool backward)
 {
     struct room room = {0};
-    work((const struct residual_layer *)layer, e, backward, &room);
+    residual_carve_scratch((const struct residual_layer *)layer, e, backward, &room);
     return room.used;
 }
 
-static double flops(const struct layer *layer, struct extent e)
+static double residual_flops(const struct layer *layer, struct extent e)
 {
     const struct residual_layer *l = (const struct residual_layer *)layer;
     double sum = l->projects ? conv_flops(&l->shortcut, e.rows) : 0;
@@ -84,13 +86,13 @@ static double flops(const struct layer *layer, struct extent e)
     return sum;
 }
 
-static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                    struct flow flow)
+static void residual_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                             struct layer_flow flow)
 {
     const struct residual_layer *l = (const struct residual_layer *)layer;
     const int last = l->parts - 1;
-    struct kept k = kept(l, pass->extent, &flow.saved);
-    struct work w = work(l, pass->extent, false, &flow.scratch);
+    struct residual_saved k = residual_carve_saved(l, pass->extent, &flow.saved);
+    struct residual_scratch w = residual_carve_scratch(l, pass->extent, false, &flow.scratch);
     struct view x = flow.x;
     for (int i = 0; i < last; i++) {
         conv_part_forward(&l->part[i], pass, theta, &k.part[i], w.a[i], x, view_none, true, w.one);
@@ -105,9 +107,9 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
 
 /* Computes forward's results again that were not kept, and returns the block's output. That output
  * is the input of the next layer and still in memory, unless a stage ends here. */
-static struct view compute_again(const struct residual_layer *l, struct pass *pass,
-                                 const struct view *theta, const struct kept *k,
-                                 const struct work *w, struct flow flow)
+static struct view residual_again(const struct residual_layer *l, struct pass *pass,
+                                  const struct view *theta, const struct residual_saved *k,
+                                  const struct residual_scratch *w, struct layer_flow flow)
 {
     const int last = l->parts - 1;
     for (int i = 0; i < last; i++)
@@ -121,14 +123,15 @@ static struct view compute_again(const struct residual_layer *l, struct pass *pa
     return w->y;
 }
 
-static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                     const struct view *grad, struct flow flow)
+static void residual_backward(const struct layer *layer, struct pass *pass,
+                              const struct view *theta, const struct view *grad,
+                              struct layer_flow flow)
 {
     const struct residual_layer *l = (const struct residual_layer *)layer;
     const int last = l->parts - 1;
-    struct kept k = kept(l, pass->extent, &flow.saved);
-    struct work w = work(l, pass->extent, true, &flow.scratch);
-    struct view y = compute_again(l, pass, theta, &k, &w, flow);
+    struct residual_saved k = residual_carve_saved(l, pass->extent, &flow.saved);
+    struct residual_scratch w = residual_carve_scratch(l, pass->extent, true, &flow.scratch);
+    struct view y = residual_again(l, pass, theta, &k, &w, flow);
     struct view dy = flow.dy, rest = l->projects ? w.drest : flow.dx;
     for (int i = last; i > 0; i--) {
         struct view dx = w.d[i % 2], dc = i == last ? w.d[(i + 1) % 2] : dy;
@@ -153,9 +156,9 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
 }
 
 const struct layer_ops residual_ops = {.name = "residual",
-                                       .output = output,
-                                       .saved = saved,
-                                       .scratch = scratch,
-                                       .flops = flops,
-                                       .forward = forward,
-                                       .backward = backward};
+                                       .output = residual_output,
+                                       .saved = residual_saved,
+                                       .scratch = residual_scratch,
+                                       .flops = residual_flops,
+                                       .forward = residual_forward,
+                                       .backward = residual_backward};

@@ -1,7 +1,7 @@
 /* The first convolution over the images, with its norm, and optional max pooling. */
 #include "nn/layers/layers.h"
 
-static struct pooling pooling(const struct stem_layer *l, int rows)
+static struct pooling stem_pooling(const struct stem_layer *l, int rows)
 {
     return (struct pooling){.rows = rows,
                             .h = conv_side(&l->conv, l->conv.h),
@@ -14,12 +14,12 @@ static struct pooling pooling(const struct stem_layer *l, int rows)
 
 void stem_sides(const struct stem_layer *l, int *h, int *w)
 {
-    const struct pooling p = pooling(l, 1);
+    const struct pooling p = stem_pooling(l, 1);
     *h = l->pools ? window_count(p.h, p.kernel, p.stride, p.pad) : p.h;
     *w = l->pools ? window_count(p.w, p.kernel, p.stride, p.pad) : p.w;
 }
 
-static size_t pixels(const struct stem_layer *l, struct extent e)
+static size_t stem_pixels(const struct stem_layer *l, struct extent e)
 {
     int h, w;
     stem_sides(l, &h, &w);
@@ -27,106 +27,108 @@ static size_t pixels(const struct stem_layer *l, struct extent e)
 }
 
 /* Numbers of the images. */
-static size_t numbers(const struct stem_layer *l, struct extent e)
+static size_t stem_numbers(const struct stem_layer *l, struct extent e)
 {
     return (size_t)e.rows * (size_t)l->conv.h * (size_t)l->conv.w * (size_t)l->conv.in;
 }
 
-static struct edge output(const struct layer *layer, struct extent e)
+static struct edge stem_output(const struct layer *layer, struct extent e)
 {
     const struct stem_layer *l = (const struct stem_layer *)layer;
-    return (struct edge){1, {{pixels(l, e), (size_t)l->conv.out}}};
+    return (struct edge){1, {{stem_pixels(l, e), (size_t)l->conv.out}}};
 }
 
-struct kept {
+struct stem_saved {
     struct conv_kept conv;
     struct view winner; /* pooling's: which pixel of a window was the largest */
 };
 
-static struct kept kept(const struct stem_layer *l, struct extent e, struct room *room)
+static struct stem_saved stem_carve_saved(const struct stem_layer *l, struct extent e,
+                                          struct room *room)
 {
-    struct kept k = {.conv = conv_carve(&l->conv, e, room)};
+    struct stem_saved k = {.conv = conv_carve(&l->conv, e, room)};
     if (l->pools)
-        k.winner = carve(room, pixels(l, e) * (size_t)l->conv.out, DTYPE_U8);
+        k.winner = carve(room, stem_pixels(l, e) * (size_t)l->conv.out, DTYPE_U8);
     return k;
 }
 
-static size_t saved(const struct layer *layer, struct extent e)
+static size_t stem_saved(const struct layer *layer, struct extent e)
 {
     struct room room = {0};
-    kept((const struct stem_layer *)layer, e, &room);
+    stem_carve_saved((const struct stem_layer *)layer, e, &room);
     return room.used;
 }
 
-struct work {
+struct stem_scratch {
     struct view x; /* the images, in the type that is computed with */
     struct view one;
     struct view a; /* output of the convolution and norm */
     struct view d; /* (backward) gradient of a */
 };
 
-static struct work work(const struct stem_layer *l, struct extent e, bool backward,
-                        struct room *room)
+static struct stem_scratch stem_carve_scratch(const struct stem_layer *l, struct extent e,
+                                              bool backward, struct room *room)
 {
-    struct work w = {.one = carve(room, 1, DTYPE_F32)};
+    struct stem_scratch w = {.one = carve(room, 1, DTYPE_F32)};
     if (e.type != DTYPE_F32)
-        w.x = carve(room, numbers(l, e), e.type);
+        w.x = carve(room, stem_numbers(l, e), e.type);
     w.a = carve(room, conv_count(&l->conv, e.rows), e.type);
     if (backward)
         w.d = carve(room, conv_count(&l->conv, e.rows), e.type);
     return w;
 }
 
-static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+static size_t stem_scratch(const struct layer *layer, struct extent e, bool backward)
 {
     struct room room = {0};
-    work((const struct stem_layer *)layer, e, backward, &room);
+    stem_carve_scratch((const struct stem_layer *)layer, e, backward, &room);
     return room.used;
 }
 
-static double flops(const struct layer *layer, struct extent e)
+static double stem_flops(const struct layer *layer, struct extent e)
 {
     return conv_flops(&((const struct stem_layer *)layer)->conv, e.rows);
 }
 
-static struct view images(const struct stem_layer *l, struct pass *pass, const struct work *w)
+static struct view stem_input(const struct stem_layer *l, struct pass *pass,
+                              const struct stem_scratch *w)
 {
     if (pass->extent.type == DTYPE_F32)
         return pass->input;
-    pass->dev->ops->copy(pass->dev, w->x, pass->input, numbers(l, pass->extent));
+    pass->dev->ops->copy(pass->dev, w->x, pass->input, stem_numbers(l, pass->extent));
     return w->x;
 }
 
-static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                    struct flow flow)
+static void stem_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                         struct layer_flow flow)
 {
     const struct stem_layer *l = (const struct stem_layer *)layer;
-    struct kept k = kept(l, pass->extent, &flow.saved);
-    struct work w = work(l, pass->extent, false, &flow.scratch);
-    conv_part_forward(&l->conv, pass, theta, &k.conv, l->pools ? w.a : flow.y, images(l, pass, &w),
-                      view_none, true, w.one);
+    struct stem_saved k = stem_carve_saved(l, pass->extent, &flow.saved);
+    struct stem_scratch w = stem_carve_scratch(l, pass->extent, false, &flow.scratch);
+    conv_part_forward(&l->conv, pass, theta, &k.conv, l->pools ? w.a : flow.y,
+                      stem_input(l, pass, &w), view_none, true, w.one);
     if (l->pools) {
-        const struct pooling p = pooling(l, pass->extent.rows);
+        const struct pooling p = stem_pooling(l, pass->extent.rows);
         pass->dev->ops->maxpool_forward(pass->dev, &p, flow.y, k.winner, w.a);
     }
 }
 
-static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
-                     const struct view *grad, struct flow flow)
+static void stem_backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                          const struct view *grad, struct layer_flow flow)
 {
     const struct stem_layer *l = (const struct stem_layer *)layer;
-    struct kept k = kept(l, pass->extent, &flow.saved);
-    struct work w = work(l, pass->extent, true, &flow.scratch);
+    struct stem_saved k = stem_carve_saved(l, pass->extent, &flow.saved);
+    struct stem_scratch w = stem_carve_scratch(l, pass->extent, true, &flow.scratch);
     struct conv_gradient g = {.dx = view_none, /* images have no gradient */
                               .dresidual = view_none,
                               .dc = w.d,
                               .dy = flow.dy,
-                              .x = images(l, pass, &w),
+                              .x = stem_input(l, pass, &w),
                               .y = w.a,
                               .relu = true};
     conv_part_again(&l->conv, pass, theta, &k.conv, w.a, view_none, true);
     if (l->pools) {
-        const struct pooling p = pooling(l, pass->extent.rows);
+        const struct pooling p = stem_pooling(l, pass->extent.rows);
         pass->dev->ops->maxpool_backward(pass->dev, &p, w.d, flow.dy, k.winner);
         g.dy = w.d;
     }
@@ -134,9 +136,9 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
 }
 
 const struct layer_ops stem_ops = {.name = "stem",
-                                   .output = output,
-                                   .saved = saved,
-                                   .scratch = scratch,
-                                   .flops = flops,
-                                   .forward = forward,
-                                   .backward = backward};
+                                   .output = stem_output,
+                                   .saved = stem_saved,
+                                   .scratch = stem_scratch,
+                                   .flops = stem_flops,
+                                   .forward = stem_forward,
+                                   .backward = stem_backward};
