@@ -67,25 +67,26 @@ struct comm_ops {
     /* (optional) The same, and never waits for its receiver: see comm_post. Without it: send, for
      * backends whose send does not. */
     enum sotto_status (*post)(struct comm *c, const void *data, size_t bytes, int to);
-    /* *came: the bytes of the message, which may be more than `room`; it is dropped then. */
-    enum sotto_status (*recv)(struct comm *c, void *data, size_t room, int from, size_t *came);
+    /* *received: the bytes of the message, which may be more than `room`; it is dropped then. */
+    enum sotto_status (*recv)(struct comm *c, void *data, size_t room, int from, size_t *received);
     /* The same from whoever of `among` is first: see comm_recv_any. *from: -1 where nothing came.
      */
     enum sotto_status (*recv_any)(struct comm *c, void *data, size_t room, const bool *among,
-                                  double until, int *from, size_t *came);
+                                  double until, int *from, size_t *received);
     /* (optional, all three) The same for memory of c->dev: begun behind its ops, and done for those
      * that it issues next, without a wait. What one of them sends any of them and of the three
-     * above receives, and the other way round. `room` is in elements, *came in bytes. Without them:
-     * through the host. */
+     * above receives, and the other way round. `room` is in elements, *received in bytes. Without
+     * them: through the host. */
     enum sotto_status (*send_device)(struct comm *c, struct view x, size_t count, int to);
     enum sotto_status (*recv_device)(struct comm *c, struct view x, size_t room, int from,
-                                     size_t *came);
+                                     size_t *received);
     enum sotto_status (*recv_any_device)(struct comm *c, struct view x, size_t room,
-                                         const bool *among, double until, int *from, size_t *came);
+                                         const bool *among, double until, int *from,
+                                         size_t *received);
     /* (optional) Both at once. Without it: send, then recv; for backends whose send does not wait.
      */
     enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                                  size_t room, int from, size_t *came);
+                                  size_t room, int from, size_t *received);
     /* y = the sum of all ranks' x; y may be x. */
     enum sotto_status (*allreduce)(struct comm *c, struct view y, struct view x, size_t count);
     /* y = block `rank` of the sum; it may be that block of x itself. */
@@ -153,13 +154,13 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
  * once in a patience (mpi/mpi.h). Counted as a recv. */
 enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
                                 double until, int *from);
-/* The same for messages of up to `room` elements; *came: how many there were. */
+/* The same for messages of up to `room` elements; *received: how many there were. */
 enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
-                                 double until, int *from, size_t *came);
+                                 double until, int *from, size_t *received);
 /* Sends `count` elements of out to one rank and receives up to `room` into `in` from another, both
- * at once, so that ranks in a ring need not take turns; *came: how many there were. */
+ * at once, so that ranks in a ring need not take turns; *received: how many there were. */
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
-                                struct view in, size_t room, int from, size_t *came);
+                                struct view in, size_t room, int from, size_t *received);
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count);
@@ -204,6 +205,7 @@ void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t cou
 enum sotto_status comm_all_ended(const struct comm *c);
 
 /* For backends: the error of a message that has not the length it should have. */
-enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from);
+enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t received,
+                                    int from);
 
 #endif

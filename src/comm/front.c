@@ -88,20 +88,21 @@ enum sotto_status comm_post(struct comm *c, struct view x, size_t count, int to)
     return send_message_by(c, c->ops->post ? c->ops->post : c->ops->send, x, count, to);
 }
 
-enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from)
+enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t received,
+                                    int from)
 {
     return fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
-                expected, from, came);
+                expected, from, received);
 }
 
 static enum sotto_status recv_staged(struct comm *c, struct view x, size_t count, int from,
-                                     size_t *came)
+                                     size_t *received)
 {
     const size_t bytes = count * dtype_size(x.type);
     struct view host;
     TRY(staging_room(c, x, x, count, &host));
-    TRY(c->ops->recv(c, host.data, bytes, from, came));
-    if (*came == bytes)
+    TRY(c->ops->recv(c, host.data, bytes, from, received));
+    if (*received == bytes)
         staging_give(c, x, host, count);
     return SOTTO_OK;
 }
@@ -110,11 +111,11 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
 {
     assert(from >= 0 && from < c->size && (from != c->rank || c->twinned));
     double begin = begin_call(c);
-    size_t bytes = count * dtype_size(x.type), came = 0;
-    TRY(message_stays_on_device(c, x) ? c->ops->recv_device(c, x, count, from, &came)
-                                      : recv_staged(c, x, count, from, &came));
+    size_t bytes = count * dtype_size(x.type), received = 0;
+    TRY(message_stays_on_device(c, x) ? c->ops->recv_device(c, x, count, from, &received)
+                                      : recv_staged(c, x, count, from, &received));
     count_call(c, COMM_RECV, begin);
-    return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
+    return received == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, received, from);
 }
 
 enum sotto_status comm_all_ended(const struct comm *c)
@@ -132,25 +133,26 @@ static bool has_sender(const struct comm *c, const bool *among)
 }
 
 static enum sotto_status recv_any_staged(struct comm *c, struct view x, size_t room,
-                                         const bool *among, double until, int *from, size_t *came)
+                                         const bool *among, double until, int *from,
+                                         size_t *received)
 {
     const size_t unit = dtype_size(x.type);
     struct view host;
     TRY(staging_room(c, x, x, room, &host));
-    TRY(c->ops->recv_any(c, host.data, room * unit, among, until, from, came));
-    if (*from >= 0 && *came <= room * unit)
-        staging_give(c, x, host, *came / unit);
+    TRY(c->ops->recv_any(c, host.data, room * unit, among, until, from, received));
+    if (*from >= 0 && *received <= room * unit)
+        staging_give(c, x, host, *received / unit);
     return SOTTO_OK;
 }
 
 enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
-                                 double until, int *from, size_t *came)
+                                 double until, int *from, size_t *received)
 {
     double begin = begin_call(c);
     const size_t unit = dtype_size(x.type);
     size_t bytes = 0;
     *from = -1;
-    *came = 0;
+    *received = 0;
     if (!has_sender(c, among))
         return comm_all_ended(c);
     TRY(message_stays_on_device(c, x)
@@ -159,7 +161,7 @@ enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, con
     count_call(c, COMM_RECV, begin);
     if (*from >= 0 && (bytes > room * unit || bytes % unit))
         return comm_wrong_length(c, room * unit, bytes, *from);
-    *came = bytes / unit;
+    *received = bytes / unit;
     return SOTTO_OK;
 }
 
@@ -167,14 +169,15 @@ enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, con
                                 double until, int *from)
 {
     const size_t unit = dtype_size(x.type);
-    size_t came;
-    TRY(comm_recv_some(c, x, count, among, until, from, &came));
-    return *from < 0 || came == count ? SOTTO_OK
-                                      : comm_wrong_length(c, count * unit, came * unit, *from);
+    size_t received;
+    TRY(comm_recv_some(c, x, count, among, until, from, &received));
+    return *from < 0 || received == count
+               ? SOTTO_OK
+               : comm_wrong_length(c, count * unit, received * unit, *from);
 }
 
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
-                                struct view in, size_t room, int from, size_t *came)
+                                struct view in, size_t room, int from, size_t *received)
 {
     assert(to >= 0 && to < c->size && to != c->rank && out.type == in.type);
     assert(from >= 0 && from < c->size && from != c->rank);
@@ -198,7 +201,7 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     count_call(c, COMM_EXCHANGE, begin);
     if (bytes > room * unit || bytes % unit)
         return comm_wrong_length(c, room * unit, bytes, from);
-    *came = bytes / unit;
+    *received = bytes / unit;
     return SOTTO_OK;
 }
 

@@ -40,8 +40,8 @@ static int wrap_number(int i, int size)
 }
 
 /* What belongs to number i, on its way between this rank and number `peer`. */
-static struct block_stream stream_of(const struct circle *o, struct block_store at, size_t count,
-                                     int size, int i, int peer)
+static struct block_stream block_stream_of(const struct circle *o, struct block_store at,
+                                           size_t count, int size, int i, int peer)
 {
     const int number = wrap_number(i, o->size);
     const struct blocks b = {count, size, o->block + number * o->stride, o->step, o->blocks};
@@ -84,13 +84,14 @@ static enum sotto_status scatter_f32(const struct ring *r, const struct circle *
                                      const struct block_store partial[2], size_t count)
 {
     const int size = r->comm->size, me = o->me;
-    struct block_stream out = stream_of(o, x, count, size, me - 1, me + 1);
+    struct block_stream out = block_stream_of(o, x, count, size, me - 1, me + 1);
     for (int step = 2; step <= o->size; step++) {
         struct block_store at = partial[(o->size - step) % 2];
-        struct block_stream in = stream_of(o, at, count, size, me - step, me - 1);
+        struct block_stream in = block_stream_of(o, at, count, size, me - step, me - 1);
         TRY(block_stream_pass(r, out, in,
                               (struct taker){add_piece_f32, step < o->size ? at : y, x}));
-        out = stream_of(o, at, count, size, me - step, me + 1); /* it goes on in the next step */
+        out = block_stream_of(o, at, count, size, me - step,
+                              me + 1); /* it goes on in the next step */
     }
     return SOTTO_OK;
 }
@@ -124,16 +125,17 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
 /* Number i takes what belongs to it from numbers i+1, i+2, ... in turn, and adds its own last. */
 static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o,
                                       struct block_store y, struct block_store x,
-                                      struct block_store sum, struct block_store came, size_t count)
+                                      struct block_store sum, struct block_store received,
+                                      size_t count)
 {
     const int size = r->comm->size, me = o->me;
     for (int step = 1; step < o->size; step++) {
-        struct block_stream out = stream_of(o, x, count, size, me - step, me - step);
-        struct block_stream in = stream_of(o, came, count, size, me, me + step);
+        struct block_stream out = block_stream_of(o, x, count, size, me - step, me - step);
+        struct block_stream in = block_stream_of(o, received, count, size, me, me + step);
         take_piece *take = step == 1 ? widen_piece_bf16 : add_piece_bf16;
         TRY(block_stream_pass(r, out, in, (struct taker){take, sum, x}));
     }
-    const struct blocks mine = stream_of(o, x, count, size, me, me).blocks;
+    const struct blocks mine = block_stream_of(o, x, count, size, me, me).blocks;
     for (int k = 0; k < mine.n; k++) {
         const int b = mine.first + k * mine.step;
         const size_t n = comm_blocks(count, size, b, 1);
@@ -168,8 +170,8 @@ static enum sotto_status reduce_scatter_bf16(const struct ring *r, uint16_t *y, 
     }
     if (far.size > 1) {
         const struct block_store wide = {(char *)sums, sizeof *sums, size};
-        const struct block_store came = {(char *)(sums + longest), sizeof *x, size};
-        TRY(scatter_bf16(r, &far, sum, near.size > 1 ? slice : whole, wide, came, count));
+        const struct block_store received = {(char *)(sums + longest), sizeof *x, size};
+        TRY(scatter_bf16(r, &far, sum, near.size > 1 ? slice : whole, wide, received, count));
     }
     return SOTTO_OK;
 }
@@ -179,8 +181,9 @@ static enum sotto_status gather_around(const struct ring *r, const struct circle
 {
     const int size = r->comm->size, me = o->me;
     for (int step = 0; step < o->size - 1; step++)
-        TRY(block_stream_pass(r, stream_of(o, y, count, size, me - step, me + 1),
-                              stream_of(o, y, count, size, me - 1 - step, me - 1), keep_piece));
+        TRY(block_stream_pass(r, block_stream_of(o, y, count, size, me - step, me + 1),
+                              block_stream_of(o, y, count, size, me - 1 - step, me - 1),
+                              keep_piece));
     return SOTTO_OK;
 }
 

@@ -47,10 +47,11 @@ static void send_liveness_message(const struct mpi_liveness *liveness, int to, i
 /* Takes in what others have said; `waits`: this rank does, and answers. */
 static void take_liveness_messages(struct mpi_liveness *liveness, bool waits)
 {
-    int came = 1;
+    int received = 1;
     MPI_Status status;
-    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, liveness->comm, &came, &status) == MPI_SUCCESS &&
-           came) {
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, liveness->comm, &received, &status) ==
+               MPI_SUCCESS &&
+           received) {
         MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, liveness->comm,
                  MPI_STATUS_IGNORE);
         if (status.MPI_TAG == LIVENESS_WAITS)

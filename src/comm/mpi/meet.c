@@ -51,7 +51,7 @@ struct mpi_meeting {
     int n; /* ranks to meet */
     struct mpi_partner {
         int rank;
-        MPI_Request sent, came;
+        MPI_Request sent, received;
     } with[MOST];
 };
 
@@ -63,7 +63,8 @@ static enum sotto_status invite_ranks(const struct mpi_member *all, struct mpi_m
             continue;
         *p = (struct mpi_partner){r, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
         t->n++;
-        TRY(mpi_check(all, MPI_Irecv(NULL, 0, MPI_BYTE, r, MPI_TAG_HELLO, MPI_COMM_WORLD, &p->came),
+        TRY(mpi_check(all,
+                      MPI_Irecv(NULL, 0, MPI_BYTE, r, MPI_TAG_HELLO, MPI_COMM_WORLD, &p->received),
                       "start"));
         TRY(mpi_check(all, MPI_Isend(NULL, 0, MPI_BYTE, r, MPI_TAG_HELLO, MPI_COMM_WORLD, &p->sent),
                       "start"));
@@ -78,10 +79,10 @@ static enum sotto_status look_around(struct mpi_member *all, void *arg, int *don
     int left = 0;
     for (int i = 0; i < t->n; i++) {
         struct mpi_partner *p = &t->with[i];
-        int came = 0, sent = 0;
-        TRY(mpi_check(all, MPI_Test(&p->came, &came, MPI_STATUS_IGNORE), "start"));
+        int received = 0, sent = 0;
+        TRY(mpi_check(all, MPI_Test(&p->received, &received, MPI_STATUS_IGNORE), "start"));
         TRY(mpi_check(all, MPI_Test(&p->sent, &sent, MPI_STATUS_IGNORE), "start"));
-        if (!came || !sent)
+        if (!received || !sent)
             t->with[left++] = *p;
     }
     t->n = left;

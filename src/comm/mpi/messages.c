@@ -59,11 +59,11 @@ static enum sotto_status wait_recv(struct comm *c, int slot)
     struct mpi_message *message = &m->receiving[slot];
     MPI_Status status;
     TRY(mpi_await(m, &message->request, &status, "ring"));
-    int came = 0;
-    MPI_Get_count(&status, MPI_BYTE, &came);
-    return (size_t)came == message->bytes
+    int received = 0;
+    MPI_Get_count(&status, MPI_BYTE, &received);
+    return (size_t)received == message->bytes
                ? SOTTO_OK
-               : comm_wrong_length(c, message->bytes, (size_t)came, message->from);
+               : comm_wrong_length(c, message->bytes, (size_t)received, message->from);
 }
 
 /* Receives are cancelled: they would write to memory that may soon be somebody else's. */
@@ -99,14 +99,14 @@ static enum sotto_status exchange_hello(struct mpi_member *m, int to, int from, 
 
 /* A message ends with the first piece that is not full. */
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                               size_t room, int from, size_t *came)
+                               size_t room, int from, size_t *received)
 {
     struct mpi_member *m = mpi_member_of(c);
     const int full = (int)m->shared->largest;
     bool sends = to != NOBODY, receives = from != NOBODY;
     enum sotto_status st = SOTTO_OK;
     MPI_Request hello;
-    *came = 0;
+    *received = 0;
     TRY(exchange_hello(m, to, from, &hello));
     for (size_t at = 0; sends || receives; at += m->shared->largest) {
         int sent = sends ? mpi_piece(m, bytes, at) : 0, got = 0;
@@ -120,7 +120,7 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
         if (receives) {
             TRY_DONE(mpi_await(m, &m->receiving[0].request, &status, "message"));
             MPI_Get_count(&status, MPI_BYTE, &got);
-            *came += (size_t)got;
+            *received += (size_t)got;
         }
         if (sends)
             TRY_DONE(wait_send(c, 0));
@@ -141,9 +141,9 @@ enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int t
     return mpi_exchange(c, data, bytes, to, NULL, 0, NOBODY, &none);
 }
 
-enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
+enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *received)
 {
-    return mpi_exchange(c, NULL, 0, NOBODY, data, room, from, came);
+    return mpi_exchange(c, NULL, 0, NOBODY, data, room, from, received);
 }
 
 /* Looks for a message of whoever comes, which stays where it is: it is received as any other. */
@@ -154,27 +154,28 @@ struct any_search {
     bool ended;  /* all of them have */
 };
 
-static enum sotto_status probe_rank(struct mpi_member *m, int from, int *came, int *source)
+static enum sotto_status probe_rank(struct mpi_member *m, int from, int *received, int *source)
 {
     MPI_Status status;
-    TRY(mpi_check(m, MPI_Iprobe(from, MPI_TAG_SEND, m->comm, came, &status), "probe"));
-    *source = *came ? status.MPI_SOURCE : NOBODY;
+    TRY(mpi_check(m, MPI_Iprobe(from, MPI_TAG_SEND, m->comm, received, &status), "probe"));
+    *source = *received ? status.MPI_SOURCE : NOBODY;
     return SOTTO_OK;
 }
 
 /* MPI tells of one message, which may be another's than theirs. Then each of them is asked for,
  * beginning behind that rank so that none is always first. */
-static enum sotto_status probe_any(struct mpi_member *m, const bool *among, int *came, int *source)
+static enum sotto_status probe_any(struct mpi_member *m, const bool *among, int *received,
+                                   int *source)
 {
     const int size = m->base.size;
-    TRY(probe_rank(m, MPI_ANY_SOURCE, came, source));
-    if (!*came || !among || among[*source])
+    TRY(probe_rank(m, MPI_ANY_SOURCE, received, source));
+    if (!*received || !among || among[*source])
         return SOTTO_OK;
     const int other = *source;
-    *came = 0;
-    for (int i = 1; i < size && !*came; i++)
+    *received = 0;
+    for (int i = 1; i < size && !*received; i++)
         if (among[(other + i) % size])
-            TRY(probe_rank(m, (other + i) % size, came, source));
+            TRY(probe_rank(m, (other + i) % size, received, source));
     return SOTTO_OK;
 }
 
@@ -192,14 +193,14 @@ static enum sotto_status look_for_any(struct mpi_member *m, void *arg, int *done
 }
 
 enum sotto_status mpi_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                               double until, int *from, size_t *came)
+                               double until, int *from, size_t *received)
 {
     struct any_search look = {.among = among, .from = NOBODY};
     TRY(mpi_poll(mpi_member_of(c), look_for_any, &look, until, true));
     c->wait.to = clock_now(&clock_real);
     *from = look.from;
     if (look.from != NOBODY)
-        return mpi_recv(c, data, room, look.from, came);
+        return mpi_recv(c, data, room, look.from, received);
     return look.ended ? comm_all_ended(c) : SOTTO_OK;
 }
 

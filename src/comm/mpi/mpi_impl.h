@@ -248,11 +248,11 @@ static inline int mpi_piece(const struct mpi_member *m, size_t count, size_t at)
 enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status mpi_post(struct comm *c, const void *data, size_t bytes, int to);
 void mpi_post_close(struct mpi_member *m); /* waits for what was posted */
-enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *received);
 enum sotto_status mpi_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                               double until, int *from, size_t *came);
+                               double until, int *from, size_t *received);
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                               size_t room, int from, size_t *came);
+                               size_t room, int from, size_t *received);
 
 /* `bytes` of memory for the duration of a call; NULL: none left. */
 void *mpi_scratch(struct comm *c, size_t bytes);

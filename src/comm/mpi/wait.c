@@ -74,10 +74,10 @@ struct request_test {
 static enum sotto_status test_request(struct mpi_member *m, void *arg, int *done)
 {
     const struct request_test *t = arg;
-    int came = 0;
+    int received = 0;
     if (m->greets)
-        TRY(mpi_check(m, MPI_Test(&m->hello, &came, MPI_STATUS_IGNORE), t->what));
-    if (came) {
+        TRY(mpi_check(m, MPI_Test(&m->hello, &received, MPI_STATUS_IGNORE), t->what));
+    if (received) {
         m->greets = false;
         m->base.wait.to = clock_now(&clock_real);
     }

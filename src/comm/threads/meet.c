@@ -40,7 +40,7 @@ static bool wait_for_all(struct threads_member *m, bool heed)
     enum { SPINS = 4000 };
     struct threads_group *g = m->group;
     atomic_fetch_add(&g->visits[m->base.rank], 1);
-    uint64_t size = (uint64_t)g->size, before = atomic_fetch_add(&g->came, 1);
+    uint64_t size = (uint64_t)g->size, before = atomic_fetch_add(&g->arrivals, 1);
     uint64_t all = (before / size + 1) * size; /* when this meeting is held */
     if (before + 1 == all) {
         if (atomic_load(&g->asleep)) {
@@ -51,19 +51,19 @@ static bool wait_for_all(struct threads_member *m, bool heed)
         return true;
     }
     for (int i = 0; g->run->spins && i < SPINS; i++)
-        if (atomic_load(&g->came) >= all)
+        if (atomic_load(&g->arrivals) >= all)
             return true;
     pthread_mutex_lock(&g->lock);
     atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
     const double begin = clock_now(&clock_real);
-    while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->run->aborted)))
+    while (atomic_load(&g->arrivals) < all && !(heed && atomic_load(&g->run->aborted)))
         if (!threads_sleep(g, begin + stall_limit(&g->run->stall)))
             warn_of_stalled(m, clock_now(&clock_real) - begin);
     atomic_fetch_sub(&g->asleep, 1);
     pthread_mutex_unlock(&g->lock);
-    uint64_t came = atomic_load(&g->came);
-    while (came < all)
-        if (atomic_compare_exchange_weak(&g->came, &came, came - 1))
+    uint64_t arrived = atomic_load(&g->arrivals);
+    while (arrived < all)
+        if (atomic_compare_exchange_weak(&g->arrivals, &arrived, arrived - 1))
             return false;
     return true;
 }

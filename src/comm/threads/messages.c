@@ -213,13 +213,13 @@ static struct threads_message *take_first(struct threads_group *g, struct thread
 
 /* ... which is received when it has come. */
 static void receive_message(struct comm *c, struct threads_message *message, void *data,
-                            size_t room, size_t *came)
+                            size_t room, size_t *received)
 {
     struct threads_group *g = ((struct threads_member *)c)->group;
-    *came = message->bytes;
+    *received = message->bytes;
     c->wait.to = message->sent;
-    if (*came && *came <= room)
-        memcpy(data, message->data, *came);
+    if (*received && *received <= room)
+        memcpy(data, message->data, *received);
     if (g->run->shaped)
         shaped_wait_come(g->run->shaped, &message->shaped);
     pthread_mutex_lock(&g->lock);
@@ -233,7 +233,7 @@ static void receive_message(struct comm *c, struct threads_message *message, voi
     pthread_mutex_unlock(&g->lock);
 }
 
-enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
+enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *received)
 {
     struct threads_group *g = ((struct threads_member *)c)->group;
     struct threads_box *box = &g->box[from * g->size + c->rank];
@@ -244,7 +244,7 @@ enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from
     struct threads_message *message = box->first ? take_first(g, box, c->rank) : NULL;
     pthread_mutex_unlock(&g->lock);
     if (message) {
-        receive_message(c, message, data, room, came);
+        receive_message(c, message, data, room, received);
         return SOTTO_OK;
     }
     TRY(threads_status(g->run));
@@ -254,15 +254,15 @@ enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from
 
 /* All may send before they receive. */
 enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                                   size_t room, int from, size_t *came)
+                                   size_t room, int from, size_t *received)
 {
     struct threads_message message;
     if (!must_lend(c, bytes)) {
         TRY(send_copy(c, out, bytes, to));
-        return threads_recv(c, in, room, from, came);
+        return threads_recv(c, in, room, from, received);
     }
     lend_message(c, &message, out, bytes, to);
-    const enum sotto_status st = threads_recv(c, in, room, from, came);
+    const enum sotto_status st = threads_recv(c, in, room, from, received);
     const struct comm_wait wait = c->wait; /* mostly both are */
     struct status_note note;
     status_save(&note, st);
@@ -290,7 +290,7 @@ static bool threads_all_ended(const struct threads_group *g, const struct comm *
 }
 
 enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                                   double until, int *from, size_t *came)
+                                   double until, int *from, size_t *received)
 {
     struct threads_group *g = ((struct threads_member *)c)->group;
     struct threads_message *message = NULL;
@@ -313,7 +313,7 @@ enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, cons
     pthread_mutex_unlock(&g->lock);
     c->wait.to = now;
     if (message) {
-        receive_message(c, message, data, room, came);
+        receive_message(c, message, data, room, received);
         return SOTTO_OK;
     }
     TRY(threads_status(g->run));

@@ -67,20 +67,20 @@ struct threads_group {
     atomic_int users;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    atomic_uint_least64_t came;    /* ranks, to all meetings: `size` more for each */
-    atomic_int asleep;             /* ranks that wait for the last one to come     */
-    atomic_uint_least64_t *visits; /* (size) each rank's, to meetings */
-    int *world_rank;               /* (size) */
-    struct threads_offer *offer;   /* (size) */
-    struct device_mark *done;      /* (size): of calls that stay on a device */
-    struct threads_box *box;       /* (size, size): from, to */
-    struct threads_inbox *inbox;   /* (size) */
-    struct threads_message *idle;  /* memory for the next messages */
-    bool *ended;                   /* (size): sends no more; under lock */
-    int *color;                    /* (size): of the split under way */
-    struct threads_group **made;   /* (size): by the lowest rank of each color */
-    int *node;                     /* (size) */
-    struct route route;            /* with modelled links */
+    atomic_uint_least64_t arrivals; /* ranks, to all meetings: `size` more for each */
+    atomic_int asleep;              /* ranks that wait for the last one to come     */
+    atomic_uint_least64_t *visits;  /* (size) each rank's, to meetings */
+    int *world_rank;                /* (size) */
+    struct threads_offer *offer;    /* (size) */
+    struct device_mark *done;       /* (size): of calls that stay on a device */
+    struct threads_box *box;        /* (size, size): from, to */
+    struct threads_inbox *inbox;    /* (size) */
+    struct threads_message *idle;   /* memory for the next messages */
+    bool *ended;                    /* (size): sends no more; under lock */
+    int *color;                     /* (size): of the split under way */
+    struct threads_group **made;    /* (size): by the lowest rank of each color */
+    int *node;                      /* (size) */
+    struct route route;             /* with modelled links */
     struct shaped_trip trip;
 };
 
@@ -115,10 +115,10 @@ enum sotto_status threads_broadcast(struct comm *c, void *data, size_t bytes, in
 enum sotto_status threads_barrier(struct comm *c);
 enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status threads_post(struct comm *c, const void *data, size_t bytes, int to);
-enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *received);
 enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                                   size_t room, int from, size_t *came);
+                                   size_t room, int from, size_t *received);
 enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                                   double until, int *from, size_t *came);
+                                   double until, int *from, size_t *received);
 
 #endif

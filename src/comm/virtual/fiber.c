@@ -37,7 +37,7 @@ static size_t stack_skew(const void *map, size_t page)
 static void leave_fiber(struct fiber *from, struct fiber *to, bool last)
 {
 #ifdef SANITIZED_ADDRESS
-    to->came_from = from;
+    to->previous = from;
     __sanitizer_start_switch_fiber(last ? NULL : &from->fake_stack, to->bottom, to->room);
 #endif
 #ifdef SANITIZED_THREAD
@@ -50,7 +50,7 @@ static void leave_fiber(struct fiber *from, struct fiber *to, bool last)
 static void enter_fiber(struct fiber *f)
 {
 #ifdef SANITIZED_ADDRESS
-    __sanitizer_finish_switch_fiber(f->fake_stack, &f->came_from->bottom, &f->came_from->room);
+    __sanitizer_finish_switch_fiber(f->fake_stack, &f->previous->bottom, &f->previous->room);
 #endif
     (void)f;
 }

@@ -21,7 +21,7 @@ struct fiber {
     /* For the sanitizers, which must be told of every switch: */
     const void *bottom;
     size_t room;
-    struct fiber *came_from;
+    struct fiber *previous;
     void *fake_stack, *tsan;
 };
 

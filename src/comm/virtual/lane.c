@@ -131,7 +131,7 @@ static bool join_collective(struct virtual_lane *l)
 }
 
 /* The next job, by the process that runs; false where there is none that has begun by then. */
-static bool run_next_job(struct virtual_lane *l, double *begins)
+static bool run_queued_job(struct virtual_lane *l, double *begins)
 {
     struct virtual_sim *sim = l->process.sim;
     const double begin = sim->current->time;
@@ -165,7 +165,7 @@ static void virtual_lane_serve(void *arg)
             wake_waiter(l);
         } else if (virtual_lane_idle(l))
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
-        else if (!run_next_job(l, &begins))
+        else if (!run_queued_job(l, &begins))
             virtual_advance(sim, begins);
         else if (lane_settled(l, l->left))
             wake_waiter(l);
@@ -184,7 +184,7 @@ static void serve_by_waiter(struct virtual_lane *l)
     self->time = l->process.time;
     self->free = l->process.free;
     while (!virtual_lane_idle(l))
-        if (!run_next_job(l, &begins))
+        if (!run_queued_job(l, &begins))
             virtual_advance_alone(sim, begins);
     l->process.time = self->time;
     self->free = false;

@@ -134,7 +134,7 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
 
 /* The first message of its box, whose last byte has left. */
 static enum sotto_status virtual_receive(struct comm *c, struct virtual_message *m, struct view x,
-                                         size_t room, size_t *came)
+                                         size_t room, size_t *received)
 {
     struct virtual_group *g = ((struct virtual_member *)c)->group;
     enum sotto_status st = SOTTO_OK;
@@ -142,8 +142,8 @@ static enum sotto_status virtual_receive(struct comm *c, struct virtual_message 
     unlist_message(m);
     c->wait.to = m->sent;
     virtual_advance(g->sim, m->ready);
-    *came = m->payload.bytes;
-    if (*came <= room * dtype_size(x.type))
+    *received = m->payload.bytes;
+    if (*received <= room * dtype_size(x.type))
         st = payload_take(&m->payload, &g->sim->depot, c, x);
     m->next = g->idle[m->place == PLACE_DEVICE];
     g->idle[m->place == PLACE_DEVICE] = m;
@@ -151,7 +151,7 @@ static enum sotto_status virtual_receive(struct comm *c, struct virtual_message 
 }
 
 enum sotto_status virtual_recv_device(struct comm *c, struct view x, size_t room, int from,
-                                      size_t *came)
+                                      size_t *received)
 {
     struct virtual_member *self = (struct virtual_member *)c;
     struct virtual_sim *sim = self->group->sim;
@@ -163,12 +163,12 @@ enum sotto_status virtual_recv_device(struct comm *c, struct view x, size_t room
         self->from = from;
         TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));
     }
-    return virtual_receive(c, self->box[from].first, x, room, came);
+    return virtual_receive(c, self->box[from].first, x, room, received);
 }
 
-enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
+enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *received)
 {
-    return virtual_recv_device(c, view_of(data, DTYPE_U8), room, from, came);
+    return virtual_recv_device(c, view_of(data, DTYPE_U8), room, from, received);
 }
 
 static struct virtual_message *virtual_first_among(const struct virtual_member *self,
@@ -221,7 +221,8 @@ static enum sotto_status wait_for_any(struct virtual_member *self, const bool *a
 /* What has arrived before now is the first. What arrives now may not be: others that are at this
  * time may still send. */
 enum sotto_status virtual_recv_any_device(struct comm *c, struct view x, size_t room,
-                                          const bool *among, double until, int *from, size_t *came)
+                                          const bool *among, double until, int *from,
+                                          size_t *received)
 {
     struct virtual_member *self = (struct virtual_member *)c;
     struct virtual_sim *sim = self->group->sim;
@@ -238,13 +239,13 @@ enum sotto_status virtual_recv_any_device(struct comm *c, struct view x, size_t 
     c->wait.to = sim->current->time;
     if (m && m->ready <= sim->current->time) {
         *from = m->from;
-        return virtual_receive(c, m, x, room, came);
+        return virtual_receive(c, m, x, room, received);
     }
     return sim->current->time < limit ? comm_all_ended(c) : SOTTO_OK;
 }
 
 enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                                   double until, int *from, size_t *came)
+                                   double until, int *from, size_t *received)
 {
-    return virtual_recv_any_device(c, view_of(data, DTYPE_U8), room, among, until, from, came);
+    return virtual_recv_any_device(c, view_of(data, DTYPE_U8), room, among, until, from, received);
 }

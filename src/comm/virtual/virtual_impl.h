@@ -115,12 +115,13 @@ enum sotto_status virtual_on_device(struct comm *c, enum comm_call call, struct 
                                     struct view x, size_t count, int root, bool *done);
 enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status virtual_send_device(struct comm *c, struct view x, size_t count, int to);
-enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *received);
 enum sotto_status virtual_recv_device(struct comm *c, struct view x, size_t room, int from,
-                                      size_t *came);
+                                      size_t *received);
 enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                                   double until, int *from, size_t *came);
+                                   double until, int *from, size_t *received);
 enum sotto_status virtual_recv_any_device(struct comm *c, struct view x, size_t room,
-                                          const bool *among, double until, int *from, size_t *came);
+                                          const bool *among, double until, int *from,
+                                          size_t *received);
 
 #endif
