@@ -8,14 +8,14 @@ void *block_store_at(const struct block_store *p, const struct blocks *blocks, i
     return p->data + (begin + at) * p->unit;
 }
 
-/* How a parcel is cut: every block into as many pieces as the longest, so the last of a block may
- * be empty, and is not sent then. */
+/* The pieces of a stream. Every block is cut into the same number of pieces as the longest block;
+ * the last piece of a block may be empty, and is not sent then. */
 struct stream_pieces {
     const struct block_stream *of;
-    size_t each, a_block, count; /* elements of a piece, pieces of a block, pieces */
+    size_t each, a_block, count; /* elements per piece; pieces per block; pieces in all */
 };
 
-/* Elements of a piece. Lengths alone decide, so that sender and receiver agree. */
+/* Returns the elements per piece. Only lengths decide, so that sender and receiver agree. */
 static size_t piece_size(const struct ring *r, size_t longest, int blocks, size_t unit)
 {
     enum { SMALLEST = 64 << 10, LINE = 64 };
@@ -82,7 +82,7 @@ static enum sotto_status start_piece(const struct ring *r, const struct stream_p
                    (piece.end - piece.begin) * p->of->at.unit, p->of->peer);
 }
 
-/* Waits for piece i, and takes it while the next in its slot is under way. */
+/* Waits for piece i, starts to receive the next piece in the same slot, and takes piece i. */
 static enum sotto_status receive_piece(const struct ring *r, const struct stream_pieces *p,
                                        size_t i, const struct taker *t)
 {

@@ -1,22 +1,22 @@
-/* Communication between workers: blocking, and nothing else, comm_post aside. Overlap is a lane's
- * business (lane.h).
+/* Communication between workers. All calls block, except comm_post; overlap is made with lanes
+ * (lane.h).
  *
- * The front checks arguments, counts bytes and seconds, and notices workers that call different
- * things; a backend moves the data. A communicator belongs to one line of work: a lane has one of
- * its own (comm_duplicate). Calls on one communicator are made in the same order by all of its
- * ranks.
+ * The front checks arguments and counts bytes and seconds; a backend moves the data and reports
+ * ranks that make different calls. A communicator belongs to one owner, a worker or a lane: a lane
+ * has a communicator of its own (comm_duplicate). All ranks of a communicator make their calls in
+ * the same order.
  *
- * Views are of host memory or of the device of that line of work, behind whose ops a call begins
- * and whose next ops find what it received. Collectives and messages of ranks that share a device
- * are its ops where the backend has them (`on_device`, `send_device`); all else passes through host
- * memory (staging.h), which is all that backends see.
+ * Views are of host memory or of the owner's device. A call begins after the ops that the device
+ * has been given, and the device's next ops find the received data. Collectives and messages of
+ * ranks that share a device run as ops of the device if the backend can do so (`on_device`,
+ * `send_device`). All other calls pass through host memory (staging.h): backends see no more.
  *
- * Sums have one order whatever the backend, the call and the way it goes (ring.h). Block b of
- * `size` blocks belongs to rank b, at place j of node k (layout.h). Every node sums its ranks'
- * vectors in the order of places j+1, j+2, ..., j; these sums are added in the order of nodes k+1,
- * k+2, ..., k, all counted around. On one node, or with one rank on each, that is x_{b+1} + x_{b+2}
- * + ... + x_b. bf16 is summed in fp32 and rounded where a node's sum is complete, and in the end.
- * So backends agree to the bit (native MPI collectives aside). */
+ * Sums have one order for all backends, calls and algorithms (ring.h). Block b of `size` blocks
+ * belongs to rank b, at place j of node k (layout.h). Every node sums the vectors of its ranks in
+ * the order of places j+1, j+2, ..., j; the sums of nodes are added in the order of nodes k+1, k+2,
+ * ..., k; both orders wrap around. On one node, or with one rank on each node, the sum is x_{b+1} +
+ * x_{b+2} + ... + x_b. bf16 is summed in fp32 and rounded when the sum of a node is complete, and
+ * at the end. Backends agree to the bit, except the native collectives of MPI. */
 #ifndef SOTTO_COMM_COMM_H
 #define SOTTO_COMM_COMM_H
 
@@ -42,123 +42,131 @@ enum comm_call {
 
 const char *comm_call_name(enum comm_call call);
 
-/* What a rank did, by kind of call. Bytes are those it sends to others, booked where they go.
- * Collectives count as ring.h sends them, whatever the backend (stats.h). */
-struct comm_stats { /* read by others while a lane still counts */
+/* Counts of a rank, by kind of call. Bytes are those sent to other ranks. Collectives are counted
+ * as ring.h sends them, for every backend (stats.h). Atomic: a worker reads the counts of its lane
+ * while the lane still counts. */
+struct comm_stats {
     _Atomic int64_t calls;
-    _Atomic int64_t inside, between; /* bytes to a rank on the same node, on another node */
-    _Atomic double seconds;          /* in the call ...                                   */
-    _Atomic double waiting;          /* ... until the last rank that it needs had come too */
+    _Atomic int64_t inside, between; /* bytes sent to ranks of the same node, of other nodes */
+    _Atomic double seconds;          /* seconds in calls, `waiting` included                 */
+    _Atomic double waiting;          /* seconds until the last rank needed had arrived       */
 };
 
 struct comm;
 struct lane;
 
-/* The part of a call in which a rank waited for others to come; the rest of it is the wire's. */
+/* Part of a call, as times of the clock, in which a rank waited for other ranks to arrive. The
+ * rest of the call is transfer. */
 struct comm_wait {
     double from, to;
 };
 
 struct comm_ops {
     const char *name;
-    /* May return before the message is received, or wait until it is: who sends and receives in a
-     * ring takes turns. */
+    /* Sends a message. May return before the message is received, or wait for the receiver: ranks
+     * in a ring that both send and receive must take turns. */
     enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
-    /* (optional) The same, and never waits for its receiver: see comm_post. Without it: send, for
-     * backends whose send does not. */
+    /* (optional) Sends without waiting for the receiver: see comm_post. Default: send, in backends
+     * whose send does not wait. */
     enum sotto_status (*post)(struct comm *c, const void *data, size_t bytes, int to);
-    /* *received: the bytes of the message, which may be more than `room`; it is dropped then. */
+    /* Receives a message of *received bytes. A message of more than `room` bytes is dropped. */
     enum sotto_status (*recv)(struct comm *c, void *data, size_t room, int from, size_t *received);
-    /* The same from whoever of `among` is first: see comm_recv_any. *from: -1 where nothing came.
-     */
+    /* Receives the first message of any rank of `among`: see comm_recv_any. *from is the sender,
+     * or -1 if no message arrived. */
     enum sotto_status (*recv_any)(struct comm *c, void *data, size_t room, const bool *among,
                                   double until, int *from, size_t *received);
-    /* (optional, all three) The same for memory of c->dev: begun behind its ops, and done for those
-     * that it issues next, without a wait. What one of them sends any of them and of the three
-     * above receives, and the other way round. `room` is in elements, *received in bytes. Without
-     * them: through the host. */
+    /* (optional, all three together) send, recv and recv_any for memory of c->dev. The message
+     * follows the ops that the device has been given, and the device's next ops follow the message;
+     * the caller does not wait for the device. A message sent with one of these six members can be
+     * received with any of them. `room` counts elements, *received bytes. Default: through the
+     * host. */
     enum sotto_status (*send_device)(struct comm *c, struct view x, size_t count, int to);
     enum sotto_status (*recv_device)(struct comm *c, struct view x, size_t room, int from,
                                      size_t *received);
     enum sotto_status (*recv_any_device)(struct comm *c, struct view x, size_t room,
                                          const bool *among, double until, int *from,
                                          size_t *received);
-    /* (optional) Both at once. Without it: send, then recv; for backends whose send does not wait.
-     */
+    /* (optional) Sends and receives at the same time. Default: send, then recv, in backends whose
+     * send does not wait. */
     enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                   size_t room, int from, size_t *received);
-    /* y = the sum of all ranks' x; y may be x. */
+    /* y <- the sum of x over all ranks; y may be x. */
     enum sotto_status (*allreduce)(struct comm *c, struct view y, struct view x, size_t count);
-    /* y = block `rank` of the sum; it may be that block of x itself. */
+    /* y <- block `rank` of the sum of x over all ranks; y may be this block of x itself. */
     enum sotto_status (*reduce_scatter)(struct comm *c, struct view y, struct view x, size_t count);
-    /* y = all ranks' blocks; x is this rank's block of it, or another place of its length. `unit`
-     * bytes an element. */
+    /* y <- the blocks of all ranks; x is this rank's block, either inside y or elsewhere. `unit`
+     * is the size of an element in bytes. */
     enum sotto_status (*allgather)(struct comm *c, void *y, const void *x, size_t count,
                                    size_t unit);
-    /* (optional) x = the sum of all ranks' x, added from 0 in the order of ranks, at the cost of an
-     * all-gather. Without it: an all-gather. */
+    /* (optional) x <- the sum of x over all ranks, added from 0 in the order of ranks, at the cost
+     * of an all-gather. Default: an all-gather. */
     enum sotto_status (*sum)(struct comm *c, double *x, int count);
     enum sotto_status (*broadcast)(struct comm *c, void *data, size_t bytes, int root);
-    /* (optional) A collective (a broadcast: of y from `root`) whose vectors are all the device's:
-     * begun behind the ops of every rank's c->dev, and done for those that they issue next, without
-     * a wait for either. For at most RANKS_MOST ranks. Without it, or where it is not done, which
-     * all ranks find: through the host. */
+    /* (optional) Runs a collective whose vectors are all in device memory (a broadcast: of y from
+     * `root`). The collective follows the ops that every rank's c->dev has been given, and their
+     * next ops follow the collective; no rank waits for its device. At most RANKS_MOST ranks.
+     * Default, and if *done is false, on all ranks alike: through the host. */
     enum sotto_status (*on_device)(struct comm *c, enum comm_call call, struct view y,
                                    struct view x, size_t count, int root, bool *done);
     enum sotto_status (*barrier)(struct comm *c);
-    /* A communicator of the ranks that give the same color, ordered by rank here. */
+    /* Makes a communicator of the ranks that give the same color, in the order of their ranks. */
     enum sotto_status (*split)(struct comm *c, int color, struct comm **out);
     enum sotto_status (*twin)(struct comm *c, struct comm **out); /* see comm_twin */
-    /* Ends the waiting of every rank of the world with this note; may be called from any line of
-     * work. */
+    /* Ends the waits of all ranks of the world with this note. May be called by any thread. */
     void (*abort)(struct comm *c, const struct status_note *note);
-    /* (optional) A rank's name in messages, which is the world's. Without it: "rank 1". */
+    /* (optional) The name of a rank in messages, by its rank in the world. Default: "rank 1". */
     const char *(*rank_name)(const struct comm *c, int rank);
     void (*free)(struct comm *c);
 };
 
-struct comm { /* what every call touches comes first, and the tallies of all of them last */
+struct comm { /* fields that every call touches come first, the large table last */
     const struct comm_ops *ops;
     const struct clock *clock;
     int rank, size;
-    struct layout layout;  /* of the nodes; the backend's too */
-    struct lane *lane;     /* whose line of work this is, so that it learns what it waits for;
-                            * NULL: a worker's own */
-    bool twinned;          /* it has a twin, or is one: its own rank may send to it */
-    struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
-    struct device *dev;    /* of that line of work; NULL: host memory only; not owned */
-    struct {               /* stats.h's: ranks on this one's node, how many and between which two */
-        int count, begin, end; /* 0: not counted yet */
+    struct layout layout;  /* nodes and places of the ranks, set by the backend */
+    struct lane *lane;     /* lane that makes the calls, whose waits are counted too; NULL: a worker
+                            * makes them */
+    bool twinned;          /* true if the communicator has a twin or is one: a rank may send to
+                            * itself */
+    struct comm_wait wait; /* wait of the current call: empty until the backend sets it */
+    struct device *dev;    /* device of the worker or lane, not owned; NULL: host memory only */
+    struct {               /* ranks of this rank's node: how many, between which two (stats.h) */
+        int count, begin, end; /* count 0: not counted yet */
     } near;
-    _Atomic int64_t staged; /* bytes between dev and the host, both ways; read as the tallies are */
-    const int *node;        /* (size): the node that each rank runs on; owned by the backend */
+    _Atomic int64_t staged; /* bytes copied between dev and the host, both ways */
+    const int *node;        /* (size) node of each rank; owned by the backend */
     struct comm_stats stats[COMM_CALLS];
 };
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
-/* The same for a receiver that may be slow, or come late, while others must not wait: what is sent
- * is a copy, in memory that is kept for the next ones. It is received before c is freed. */
+/* Sends without waiting for the receiver, which may be slow or late: the message is a copy, in
+ * memory that is kept for later messages. The receiver must have taken the message before c is
+ * freed. */
 enum sotto_status comm_post(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
-/* Receives one message of `count` elements from whichever of the ranks of `among` (size), NULL: all
- * others, comes first, and says *from whom; what else that rank sends follows by comm_recv. A
- * rank's own messages come in the order it sent them.
+/* Receives one message of `count` elements from any of the ranks of `among` (size; NULL: all other
+ * ranks), the first to arrive, and sets *from to its sender. Further messages of this sender are
+ * received with comm_recv; messages of one rank arrive in the order of sending.
  *
- * Nothing came until `until`, a time of c's clock, INFINITY for ever: *from = -1, without an error.
- * What comes at that very time has come; one that has passed takes what has come by now.
+ * Sets *from to -1, without an error, if no message has arrived at the time `until` of c's clock
+ * (INFINITY: waits without limit). A message that arrives exactly at `until` counts as arrived; a
+ * time in the past returns what has arrived by now.
  *
- * First is what has arrived first as a whole, of equals the lowest rank: in virtual time exactly,
- * and of all that is sent by then; between threads as near as they are woken; over MPI, which does
- * not tell, what the library finds. An error when nothing has come and all of them have ended:
- * their communicator is freed or, if it is the world's, their work done. MPI asks them for that
- * once in a patience (mpi/mpi.h). Counted as a recv. */
+ * The first message is the first to be complete; of equals, the message of the lowest rank. In
+ * virtual time this order is exact, over all messages sent by then. Between threads it is the order
+ * of waking; over MPI, which has no arrival times, the order in which the library reports messages.
+ *
+ * Returns SOTTO_EPEER if no message has arrived and all ranks of `among` have ended: their
+ * communicator is freed or, for the world's, their work is done. MPI asks ranks for their end once
+ * per patience (mpi/mpi.h). Counted as a recv. */
 enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
                                 double until, int *from);
-/* The same for messages of up to `room` elements; *received: how many there were. */
+/* comm_recv_any for messages of up to `room` elements; sets *received to the number of elements. */
 enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
                                  double until, int *from, size_t *received);
-/* Sends `count` elements of out to one rank and receives up to `room` into `in` from another, both
- * at once, so that ranks in a ring need not take turns; *received: how many there were. */
+/* Sends `count` elements of `out` to one rank and receives up to `room` elements into `in` from
+ * another, both at the same time, so that ranks in a ring need not take turns. Sets *received to
+ * the number of elements received. */
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
                                 struct view in, size_t room, int from, size_t *received);
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count);
@@ -168,27 +176,27 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
 enum sotto_status comm_barrier(struct comm *c);
 enum sotto_status comm_split(struct comm *c, int color, struct comm **out);
 enum sotto_status comm_duplicate(struct comm *c, struct comm **out);
-/* Another handle on c, of the same rank, for another line of work: the twin sends, also to its own
- * rank, which costs no time where that is modelled, and c receives; neither does anything else. Not
- * called by all; it is freed before c, which has only one. */
+/* Makes a twin: another handle on c, of the same rank, for another worker or lane. The twin only
+ * sends, also to its own rank (which takes no modelled time), and c only receives. A call of one
+ * rank alone. c has at most one twin, which is freed before c. */
 enum sotto_status comm_twin(struct comm *c, struct comm **out);
 void comm_free(struct comm *c); /* NULL is fine */
 
-/* Small things that are not vectors: `bytes` from each rank, side by side in `out`; sums of doubles
- * in the order of ranks. */
+/* For small data that are no vectors: gathers `bytes` bytes from each rank into `out`, in the order
+ * of ranks; sums doubles in the order of ranks. */
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes);
 enum sotto_status comm_sum(struct comm *c, double *x, int count);
 
-/* "rank 1", or what the backend calls it. */
+/* Writes the name of a rank: "rank 1", or the name that the backend gives. */
 enum { COMM_NAME_ROOM = 96 };
 void comm_name(const struct comm *c, int rank, char out[COMM_NAME_ROOM]);
 
-/* Whether all ranks hold the same text; otherwise an error that names `what`, a rank that differs,
- * and the first line that does. */
+/* Returns SOTTO_OK if all ranks have the same text; otherwise an error that names `what`, a rank
+ * that differs, and the first line that differs. */
 enum sotto_status comm_agree(struct comm *c, const char *what, const char *text);
 
-/* An all-reduce, a reduce-scatter or an all-gather as a lane's job, which is the collective and
- * nothing else: a lane that knows it may need no line of work of its own to wait in. */
+/* Arguments of comm_collect: a lane's job that is one all-reduce, reduce-scatter or all-gather and
+ * no more. A lane that recognizes this job need not run a process of its own to wait in. */
 struct comm_collective {
     struct comm *comm;
     enum comm_call call;
@@ -197,14 +205,16 @@ struct comm_collective {
 };
 enum sotto_status comm_collect(void *collective);
 
-/* For backends: a collective of `count` elements lasted from begin to end; c->wait is its wait. */
+/* For backends: counts a collective of `count` elements that lasted from `begin` to `end`, with the
+ * wait c->wait. */
 void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t count, double begin,
                 double end);
 
-/* For backends: the error of a rank that waits for whoever comes, and all have ended. */
+/* For backends: fails for a rank that waits for any message when all possible senders have ended.
+ */
 enum sotto_status comm_all_ended(const struct comm *c);
 
-/* For backends: the error of a message that has not the length it should have. */
+/* For backends: fails for a message whose length is not the expected one. */
 enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t received,
                                     int from);
 

@@ -1,4 +1,5 @@
-/* The front of all communicators: arguments and seconds; the bytes are counted by stats.c. */
+/* The front of all communicators: checks arguments, places vectors on host or device, counts
+ * seconds. Bytes are counted by stats.c. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ const char *comm_call_name(enum comm_call call)
     return name[call];
 }
 
-/* The time at which a call begins. */
+/* Returns the time at which a call begins, with an empty wait. */
 static double begin_call(struct comm *c)
 {
     const double now = clock_now(c->clock);
@@ -28,27 +29,28 @@ static double begin_call(struct comm *c)
     return now;
 }
 
-/* Counts a call from begin to end. */
+/* Counts a call that lasted from `begin` to `end`. */
 static void count_seconds(struct comm *c, enum comm_call call, double begin, double end)
 {
     struct comm_stats *t = &c->stats[call];
-    struct comm_wait *wait = &c->wait; /* as far as it lies in the call: clocks are read twice */
+    struct comm_wait *wait =
+        &c->wait; /* cut to the call: both ends are read from the clock again */
     wait->from = fmin(fmax(wait->from, begin), end);
     wait->to = fmin(fmax(wait->to, wait->from), end);
     t->calls++;
-    t->seconds = t->seconds + (end - begin); /* one line of work writes */
+    t->seconds = t->seconds + (end - begin); /* only the owner writes */
     t->waiting = t->waiting + (wait->to - wait->from);
     if (c->lane)
         lane_count_call(c->lane, begin, *wait, end);
 }
 
-/* ... that took until now. */
+/* Counts a call that lasted from `begin` until now. */
 static void count_call(struct comm *c, enum comm_call call, double begin)
 {
     count_seconds(c, call, begin, clock_now(c->clock));
 }
 
-/* Whether a message of x, or into it, need not leave the device. */
+/* True if a message of x, or into x, need not leave the device. */
 static bool message_stays_on_device(const struct comm *c, struct view x)
 {
     return c->ops->send_device && c->dev && x.data && x.place == PLACE_DEVICE;
@@ -183,7 +185,7 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     assert(from >= 0 && from < c->size && from != c->rank);
     double begin = begin_call(c);
     size_t unit = dtype_size(out.type), bytes = 0;
-    struct view host; /* both, where one of them is a device's */
+    struct view host; /* memory for both vectors if one is in device memory */
     TRY(staging_room(c, out, in, count + room, &host));
     const bool staged = staging_used(out, in);
     const struct view host_out = staged ? host : out, host_in = staged ? view_at(host, count) : in;
@@ -215,8 +217,9 @@ static enum sotto_status collect_on_host(struct comm *c, enum comm_call call, st
     return c->ops->allgather(c, y.data, x.data, count, dtype_size(x.type));
 }
 
-/* One of them is a device's: on the host, both are blocks of the same `count` elements, which are
- * all of them, or the rank's own that an all-gather sends and a reduce-scatter leaves. */
+/* Runs a collective through host memory; x or y is in device memory. On the host, both are parts of
+ * the same `count` elements: all of them, or the rank's own block (the x of an all-gather, the y of
+ * a reduce-scatter). */
 static enum sotto_status collect_staged(struct comm *c, enum comm_call call, struct view y,
                                         struct view x, size_t count)
 {
@@ -232,8 +235,8 @@ static enum sotto_status collect_staged(struct comm *c, enum comm_call call, str
     return SOTTO_OK;
 }
 
-/* Whether a call of these need not leave the device, which all ranks answer alike: an empty block
- * has no view. */
+/* True if a collective of these vectors need not leave the device; all ranks find the same. An
+ * empty block has no view. */
 static bool collective_stays_on_device(const struct comm *c, struct view y, struct view x,
                                        size_t count)
 {
@@ -374,7 +377,7 @@ void comm_free(struct comm *c)
         c->ops->free(c);
 }
 
-/* Counts an all-gather of `bytes` from each rank. */
+/* Counts an all-gather of `bytes` bytes from each rank. */
 static void count_byte_gather(struct comm *c, size_t bytes, double begin)
 {
     stats_count_allgather(c, bytes * (size_t)c->size, 1);
@@ -392,8 +395,8 @@ enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, s
     return SOTTO_OK;
 }
 
-/* Where the backend cannot sum. Memory for many workers comes and goes: beside as many real
- * messages it is nothing. */
+/* Sums by an all-gather, for backends without the op. Memory for many workers is allocated for the
+ * call: next to n messages, the allocation costs nothing. */
 static enum sotto_status gather_and_sum(struct comm *c, double *x, int count)
 {
     enum { ROOM = 1024 };
@@ -423,7 +426,7 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count)
     return SOTTO_OK;
 }
 
-/* The first line of `a` that `b` has otherwise, cut to `room`. */
+/* Writes the first line in which `a` differs from `b`, cut to `room` bytes. */
 static void first_difference(const char *a, const char *b, char *line, size_t room)
 {
     size_t same = 0;
@@ -443,8 +446,9 @@ void comm_name(const struct comm *c, int rank, char out[COMM_NAME_ROOM])
         snprintf(out, COMM_NAME_ROOM, "rank %d", rank);
 }
 
-/* Rank 0 shows its text to the rank that differs, and that one the message to all: whoever ends the
- * run first can say which line it is. */
+/* Fails on all ranks with the same message. Rank 0 broadcasts its text; rank `other` compares the
+ * text with its own and broadcasts the message, so that the first rank to end the run has the
+ * message. */
 static enum sotto_status name_difference(struct comm *c, const char *what, const char *text,
                                          size_t length, int other)
 {
@@ -477,7 +481,7 @@ enum sotto_status comm_agree(struct comm *c, const char *what, const char *text)
     if (!all)
         return fail(SOTTO_ENOMEM, "no memory to compare %d workers", c->size);
     enum sotto_status st = comm_gather_bytes(c, all, &mine, sizeof mine);
-    int other = 0; /* a rank that differs from rank 0 */
+    int other = 0; /* a rank that differs from rank 0; 0: none */
     for (int r = 1; r < c->size && st == SOTTO_OK && !other; r++)
         if (memcmp(&all[r], &all[0], sizeof *all) != 0)
             other = r;

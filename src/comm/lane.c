@@ -22,8 +22,8 @@ void lane_bind(struct lane *lane, struct device *dev, struct device *before)
     assert(!lane->before || dev);
 }
 
-/* What the job was using may be freed now. (On its own, so that the note is on no stack that
- * waits.) */
+/* Returns the status of a failed job when the device has done the job's ops: the job's memory may
+ * be freed then. (A function of its own, which keeps the note off the stack of waiting jobs.) */
 static enum sotto_status drain_failed_job(struct lane *lane, enum sotto_status st)
 {
     struct status_note note;
@@ -56,8 +56,8 @@ enum sotto_status lane_wait(struct lane *lane)
     return lane_wait_but(lane, 0);
 }
 
-/* What of the call passed while somebody waited for the lane. Jobs end before lane_wait does, so
- * the wait is still known here. */
+/* Counts the part of a call that passed during a lane_wait, for this lane and the lanes above. A
+ * job ends before the lane_wait does, so the begin of the wait is still set here. */
 void lane_count_call(struct lane *lane, double begin, struct comm_wait wait, double end)
 {
     for (; lane; lane = lane->above) {
@@ -90,7 +90,7 @@ void lane_close(struct lane *lane)
         lane->ops->close(lane);
 }
 
-enum { QUEUE = 256 }; /* jobs that may wait; a starter beyond that waits for room */
+enum { QUEUE = 256 }; /* jobs in the queue; a starter waits for room beyond that */
 
 struct thread_lane {
     struct lane base;
@@ -98,7 +98,7 @@ struct thread_lane {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     struct lane_call queue[QUEUE];
-    unsigned started, finished; /* jobs ever; those between them wait or run */
+    unsigned started, finished; /* jobs so far; the difference is queued or running */
     bool closing;
     struct status_note failure; /* of the first job that failed */
 };

@@ -1,16 +1,16 @@
-/* A lane: a second line of work beside a worker's own. Jobs run one after another in the order they
- * were started; they may call blocking comm on a communicator of the lane's own. Overlap, in every
- * method, is a lane.
+/* A lane: a second thread of control next to a worker's own. Jobs run one after another in the
+ * order in which they were started; a job may make blocking calls on the lane's own communicator.
+ * Every method overlaps communication with computation by lanes.
  *
  *     TRY(lane_start(lane, allreduce_stage, &job[k]));     returns at once
- *     ...                                                  compute goes on
+ *     ...                                                  the worker computes
  *     TRY(lane_wait(lane));                                all started jobs are done
  *
- * A lane has a device context of its own. A job's ops begin when all that the starter issued before
- * is done, and a job ends when its ops have.
+ * A lane has a device context of its own. The ops of a job begin when all ops that the starter
+ * issued before are done, and the job ends when its ops are done.
  *
- * A job that fails ends the lane: jobs behind it are not run, and lane_wait and lane_done return
- * its status and message, again and again. */
+ * A job that fails ends the lane: later jobs are not run, and every lane_wait and lane_done returns
+ * the status and the message of this job. */
 #ifndef SOTTO_COMM_LANE_H
 #define SOTTO_COMM_LANE_H
 
@@ -24,56 +24,55 @@ typedef enum sotto_status lane_job(void *arg);
 
 struct lane;
 
-/* A job that was started, behind what the starter's device was to do by then. */
+/* A started job and the point of the starter's device queue that the job must follow. */
 struct lane_call {
     lane_job *job;
     void *arg;
-    uint64_t mark; /* of lane->before */
+    uint64_t mark; /* mark of lane->before; 0: none */
 };
 
 struct lane_ops {
     enum sotto_status (*start)(struct lane *lane, struct lane_call call);
-    enum sotto_status (*done)(struct lane *lane, bool *done); /* never blocks */
-    /* Until no more than `left` jobs are undone. */
+    enum sotto_status (*done)(struct lane *lane, bool *done); /* does not block */
+    /* Waits until at most `left` jobs are unfinished. */
     enum sotto_status (*wait)(struct lane *lane, size_t left);
-    void (*close)(struct lane *lane); /* waits for the job that runs; those behind it are dropped */
-    /* (optional, both) Where lanes stand still in a pause: how many seconds of what was
-     * under way when it began are still to come behind it; and, for a run that goes on from what
-     * was saved there, waits for them. */
+    void (*close)(struct lane *lane); /* waits for the running job; drops the queued jobs */
+    /* (optional, both) For lanes that stand still in a pause. `seconds_left` returns how many
+     * seconds of the jobs in flight at the start of the pause remain; `delay` makes a lane of a
+     * resumed run busy for the saved seconds. */
     double (*seconds_left)(const struct lane *lane);
     void (*delay)(struct lane *lane, double seconds);
-    /* (optional) What its jobs send is no part of the training, and takes no time where that is
-     * modelled. */
+    /* (optional) Makes all messages of the lane's jobs free of modelled time: they are not part of
+     * the training. */
     void (*set_untimed)(struct lane *lane);
 };
 
 struct lane {
     const struct lane_ops *ops;
     const struct clock *clock;
-    struct device *before; /* of who starts its jobs, if its ops may be late; NULL: they are
-                              done when a job is started                                */
-    struct lane *above;    /* that waits for this one; NULL: a worker does              */
-    struct device *dev;    /* of its jobs; NULL: they have none; not owned              */
-    double busy;           /* seconds that its jobs took                                */
-    double exposed;        /* seconds that lane_wait kept waiting, of these in calls ... */
-    _Atomic double others; /* ... for ranks that had not come                           */
-    _Atomic double wire;   /* ... for the wire                                          */
-    _Atomic double work;   /* ... and in work over vectors                              */
-    _Atomic double since;  /* when the wait under way began; INFINITY: nobody waits     */
+    struct device *before; /* device of the starter, if its ops may still be pending when a job is
+                              started; NULL: they are always done by then */
+    struct lane *above;    /* lane that waits for this lane; NULL: a worker waits */
+    struct device *dev;    /* device of the jobs, not owned; NULL: the jobs use none */
+    double busy;           /* seconds that jobs took */
+    double exposed;        /* seconds that lane_wait blocked */
+    _Atomic double others; /* seconds of `exposed` in calls, waiting for other ranks */
+    _Atomic double wire;   /* seconds of `exposed` in transfers */
+    _Atomic double work;   /* seconds of `exposed` in work over vectors */
+    _Atomic double since;  /* begin of the current lane_wait; INFINITY: none */
 };
 
-/* For communicators: a call of the lane lasted from begin to end and waited for others meanwhile.
- */
+/* For communicators: counts a call of the lane that lasted from `begin` to `end`, with its wait. */
 void lane_count_call(struct lane *lane, double begin, struct comm_wait wait, double end);
 
-/* For whoever works over vectors in a job of the lane. */
+/* For work over vectors in a job of the lane, from `begin` to `end`: counts the work. */
 void lane_count_work(struct lane *lane, double begin, double end);
 
 /* For backends. */
 void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock);
 enum sotto_status lane_run(struct lane *lane, const struct lane_call *call);
 
-/* Its jobs work on `dev`, behind what was issued to `before`; both may be NULL. */
+/* Sets the device of the lane's jobs, which follow the ops issued to `before`; both may be NULL. */
 void lane_bind(struct lane *lane, struct device *dev, struct device *before);
 
 static inline enum sotto_status lane_start(struct lane *lane, lane_job *job, void *arg)
@@ -87,12 +86,13 @@ static inline enum sotto_status lane_done(struct lane *lane, bool *done)
     return lane->ops->done(lane, done);
 }
 
-enum sotto_status lane_wait(struct lane *lane); /* counts what is exposed */
-/* The same for all jobs but the last `left` that were started. */
+/* Waits for all jobs, and counts the seconds as exposed. */
+enum sotto_status lane_wait(struct lane *lane);
+/* Waits for all jobs but the last `left` that were started. */
 enum sotto_status lane_wait_but(struct lane *lane, size_t left);
 void lane_close(struct lane *lane); /* NULL is fine */
 
-/* A lane that is a thread. */
+/* Opens a lane that is a thread. */
 enum sotto_status lane_open_thread(struct lane **out);
 
 #endif

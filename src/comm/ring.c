@@ -2,8 +2,8 @@
 
 #include "comm/sum.h"
 
-/* One of the two rings that a rank is in: number i of `size` is rank `rank` + i*stride, and to it
- * belong `blocks` blocks, `block` + i*stride and every step-th after. */
+/* One of the two rings that a rank is in. Number i of `size` is rank `rank` + i*stride and owns
+ * `blocks` blocks: `block` + i*stride and every step-th block after. */
 struct circle {
     int size, me;
     int rank, block, stride;
@@ -39,7 +39,7 @@ static int wrap_number(int i, int size)
     return (i % size + size) % size;
 }
 
-/* What belongs to number i, on its way between this rank and number `peer`. */
+/* Returns the blocks of number i, in flight between this rank and number `peer`. */
 static struct block_stream block_stream_of(const struct circle *o, struct block_store at,
                                            size_t count, int size, int i, int peer)
 {
@@ -52,7 +52,7 @@ static const struct taker keep_piece = {0};
 
 static void add_piece_f32(void *y, const void *in, const void *mine, size_t n)
 {
-    float *sum = y; /* may be either of the others */
+    float *sum = y; /* may be `in` or `mine` */
     const float *a = in, *b = mine;
     for (size_t i = 0; i < n; i++)
         sum[i] = a[i] + b[i];
@@ -76,9 +76,9 @@ static void add_piece_bf16(void *y, const void *in, const void *mine, size_t n)
         sum[i] += bf16_widen(a[i]);
 }
 
-/* The sum of what belongs to number i sets out from number i+1 and ends at i, each adding its own
- * of x. x is not written: partial sums come in at one place and go out from the other. The last
- * comes in at partial[0], which may be y. */
+/* Reduce-scatter around one ring. The sum of number i's blocks starts at number i+1 and ends at i;
+ * every number adds its own part of x. x is not written: partial sums are received at one place and
+ * sent from the other. The last sum is received at partial[0], which may be y. */
 static enum sotto_status scatter_f32(const struct ring *r, const struct circle *o,
                                      struct block_store y, struct block_store x,
                                      const struct block_store partial[2], size_t count)
@@ -90,14 +90,13 @@ static enum sotto_status scatter_f32(const struct ring *r, const struct circle *
         struct block_stream in = block_stream_of(o, at, count, size, me - step, me - 1);
         TRY(block_stream_pass(r, out, in,
                               (struct taker){add_piece_f32, step < o->size ? at : y, x}));
-        out = block_stream_of(o, at, count, size, me - step,
-                              me + 1); /* it goes on in the next step */
+        out = block_stream_of(o, at, count, size, me - step, me + 1); /* sent in the next step */
     }
     return SOTTO_OK;
 }
 
-/* Partial sums of slices first; the last, this node's of its slice, stays while those of blocks
- * come and go behind it. */
+/* Reduce-scatter inside the node, then across. The last partial sum of slices, this node's sum of
+ * its slice, stays in place; the memory after it holds the partial sums of blocks. */
 static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, const float *x,
                                             size_t count)
 {
@@ -122,7 +121,8 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
     return SOTTO_OK;
 }
 
-/* Number i takes what belongs to it from numbers i+1, i+2, ... in turn, and adds its own last. */
+/* Reduce-scatter around one ring in bf16. Number i receives its blocks from numbers i+1, i+2, ...
+ * in turn, and adds its own last. */
 static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o,
                                       struct block_store y, struct block_store x,
                                       struct block_store sum, struct block_store received,
@@ -143,15 +143,16 @@ static enum sotto_status scatter_bf16(const struct ring *r, const struct circle 
             continue;
         const float *others = block_store_at(&sum, &mine, b, 0);
         const uint16_t *own = block_store_at(&x, &mine, b, 0);
-        uint16_t *to = block_store_at(&y, &mine, b, 0); /* may be own */
+        uint16_t *to = block_store_at(&y, &mine, b, 0); /* may be `own` */
         for (size_t i = 0; i < n; i++)
             to[i] = bf16_round(others[i] + bf16_widen(own[i]));
     }
     return SOTTO_OK;
 }
 
-/* This node's sum of its slice stays where parts of it came in; that of its block, two at least to
- * a slice, takes the room that the slice was summed in. */
+/* Reduce-scatter in bf16. This node's sum of its slice stays where the parts were received; the sum
+ * of its block takes the memory in which the slice was summed, which has room for two blocks at
+ * least. */
 static enum sotto_status reduce_scatter_bf16(const struct ring *r, uint16_t *y, const uint16_t *x,
                                              size_t count)
 {
@@ -192,7 +193,8 @@ static struct block_stream bytes_of(char *data, size_t bytes, int peer)
     return (struct block_stream){{bytes, 1, 0, 1, 1}, {data, 1, 0}, peer};
 }
 
-/* The blocks of all ranks, from this one's on and around, which is there already. */
+/* Gathers the blocks of all ranks into `all`, in the order of ranks from this rank on, wrapping
+ * around. This rank's block is in `all` already. */
 static enum sotto_status gather_rounds(const struct ring *r, char *all, size_t count, size_t unit)
 {
     const int size = r->comm->size, rank = r->comm->rank;
@@ -226,13 +228,14 @@ static enum sotto_status allgather_small(const struct ring *r, char *y, const vo
     return SOTTO_OK;
 }
 
-/* Gathers all vectors and adds them up here. */
+/* Gathers all vectors and adds them on this rank. */
 static enum sotto_status allreduce_small(const struct ring *r, struct view y, struct view x,
                                          size_t count)
 {
     const struct comm *c = r->comm;
     const size_t bytes = count * dtype_size(x.type), size = (size_t)c->size;
-    struct view *of = r->ops->scratch(r->comm, size * (sizeof *of + bytes)); /* rank's vector */
+    struct view *of =
+        r->ops->scratch(r->comm, size * (sizeof *of + bytes)); /* vector of each rank */
     if (!of)
         return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %d ranks", bytes, c->size);
     char *all = (char *)(of + size);

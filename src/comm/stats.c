@@ -3,7 +3,7 @@
 void stats_count_message(struct comm *c, enum comm_call call, size_t bytes, int to)
 {
     struct comm_stats *t = &c->stats[call];
-    if (to == c->rank) /* a lane to the worker that it belongs to, of the same process */
+    if (to == c->rank) /* a lane to its own worker, in the same process */
         return;
     if (c->node[to] == c->node[c->rank])
         t->inside += (int64_t)bytes;
@@ -21,7 +21,7 @@ static size_t block_count(const struct comm *c, size_t count, int rank)
     return comm_blocks(count, c->size, rank, 1);
 }
 
-/* Elements of the blocks of place j on all nodes. */
+/* Returns the number of elements in the blocks of place j on all nodes. */
 static size_t slice_count(const struct comm *c, size_t count, int j)
 {
     const size_t size = (size_t)c->size, each = (size_t)c->layout.each;
@@ -30,7 +30,7 @@ static size_t slice_count(const struct comm *c, size_t count, int j)
            (longer > place ? (longer - place + each - 1) / each : 0);
 }
 
-/* The same place on the next node, and the next place on the same node. */
+/* Return the rank of the same place on the next node, and of the next place on the same node. */
 static int next_node(const struct comm *c)
 {
     return (c->rank + c->layout.each) % c->size;
@@ -42,8 +42,8 @@ static int next_place(const struct comm *c)
     return c->rank - place + (place + 1) % each;
 }
 
-/* Doubling distances: what this rank has, as far as there is need of it, to the rank that lies that
- * far before it. */
+/* Counts the rounds of doubling distances: the rank sends its blocks, as many as the receiver
+ * lacks, to the rank `far` before it. */
 static void count_rounds(struct comm *c, enum comm_call call, size_t count, size_t unit)
 {
     for (int far = 1; far < c->size; far *= 2) {
@@ -64,9 +64,9 @@ static void find_near(struct comm *c)
     }
 }
 
-/* One node of a layout that may be several in truth: every block but the own one goes straight to
- * the rank that it belongs to. A worker of thousands does not look at all of the others: blocks
- * differ in length by one element at most. */
+/* Counts a reduce-scatter in which every block but the own one goes straight to its owner. The
+ * layout is one node, but the ranks may be on several. Blocks differ in length by one element at
+ * most, so a worker of thousands need not look at every other rank. */
 static void count_direct(struct comm *c, enum comm_call call, size_t count, size_t unit)
 {
     if (!c->near.count)
@@ -80,8 +80,9 @@ static void count_direct(struct comm *c, enum comm_call call, size_t count, size
     c->stats[call].between += (int64_t)((all - inside) * unit);
 }
 
-/* Inside its node a rank passes on all slices but its own, then across all blocks of its slice but
- * its own. What is sent straight to the rank that sums it, as bf16 is, goes to the same nodes. */
+/* Counts a reduce-scatter: inside the node a rank passes on all slices but its own, then across
+ * nodes all blocks of its slice but its own. bf16, which is sent straight to the summing rank,
+ * reaches the same nodes. */
 static void count_ring_scatter(struct comm *c, enum comm_call call, enum dtype type, size_t count)
 {
     const size_t unit = dtype_size(type), slice = slice_count(c, count, c->rank % c->layout.each);
@@ -93,8 +94,8 @@ static void count_ring_scatter(struct comm *c, enum comm_call call, enum dtype t
     stats_count_message(c, call, (slice - block_count(c, count, c->rank)) * unit, next_node(c));
 }
 
-/* Across a rank passes on all blocks of its slice but the next one's, then inside all slices but
- * the next one's. */
+/* Counts an all-gather: across nodes a rank passes on all blocks of its slice but the block of the
+ * next node, then inside the node all slices but the slice of the next place. */
 static void count_ring_gather(struct comm *c, enum comm_call call, size_t count, size_t unit)
 {
     const int each = c->layout.each, place = c->rank % each;
@@ -105,7 +106,7 @@ static void count_ring_gather(struct comm *c, enum comm_call call, size_t count,
                         next_place(c));
 }
 
-/* A small one gathers the whole vectors. */
+/* Counts an all-reduce. A small all-reduce gathers the whole vectors. */
 void stats_count_allreduce(struct comm *c, enum dtype type, size_t count)
 {
     const size_t unit = dtype_size(type), all = count * (size_t)c->size;
@@ -130,9 +131,10 @@ void stats_count_allgather(struct comm *c, size_t count, size_t unit)
         count_ring_gather(c, COMM_ALLGATHER, count, unit);
 }
 
-/* A small one goes down a tree, distances halving: who is `turn` ranks behind the root has it from
- * turn less its lowest bit, and sends it on by every lower bit. A large one is passed on along the
- * ring, in pieces: everyone but the last sends it once. */
+/* Counts a broadcast. A small broadcast goes down a tree with halving distances: the rank `turn`
+ * ranks after the root receives from `turn` less its lowest bit, and sends by every lower bit. A
+ * large broadcast is passed along the ring in pieces: every rank but the last sends the vector
+ * once. */
 void stats_count_broadcast(struct comm *c, size_t bytes, int root)
 {
     const int turn = (c->rank - root + c->size) % c->size;

@@ -1,5 +1,5 @@
-/* The bytes that a rank sends in a call, counted from where it stands, without a look at the whole
- * communicator: ring.h's ways, whatever the backend does. */
+/* Counts the bytes that a rank sends in a call, from its own position alone, without a look at all
+ * ranks. Counted as ring.h sends, whatever the backend does. */
 #ifndef SOTTO_COMM_STATS_H
 #define SOTTO_COMM_STATS_H
 

@@ -1,6 +1,6 @@
-/* A worker as a method sees it: who it is, its clock, and where its communicators and lanes come
- * from. An engine runs the same job on all workers of a world, as threads, as MPI ranks, or as
- * processes in virtual time. */
+/* A worker as a training method sees it: rank, clock, and the source of communicators and lanes. An
+ * engine runs the same job on all workers of a world: as threads, as MPI ranks, or as processes in
+ * virtual time. */
 #ifndef SOTTO_COMM_WORKER_H
 #define SOTTO_COMM_WORKER_H
 
@@ -12,66 +12,68 @@ struct worker;
 
 struct worker_ops {
     const char *name; /* "threads", "mpi", "virtual" */
-    /* A lane whose clock is the worker's. */
+    /* Opens a lane that uses the worker's clock. */
     enum sotto_status (*lane)(struct worker *w, struct lane **out);
-    /* Runs `work`, which only computes: no comm, no lanes, no clock. In virtual time it costs
-     * `seconds` divided by the worker's speed, with its jitter, and may run beside other workers'
-     * work; elsewhere it costs what it costs. */
+    /* Runs `work`, which only computes: no communication, no lanes, no clock. In virtual time the
+     * work costs `seconds` divided by the worker's speed, with the worker's jitter, and may run in
+     * parallel with the work of other workers. Real time ignores `seconds`. */
     enum sotto_status (*compute)(struct worker *w, lane_job *work, void *arg, double seconds);
-    /* The same for work that only passes over vectors: in virtual time it costs `bytes`, read and
-     * written, over the memory's bandwidth at the worker's speed, without jitter. */
+    /* Runs work that only passes over vectors. In virtual time the work costs `bytes`, read and
+     * written, over the memory bandwidth, at the worker's speed and without jitter. */
     enum sotto_status (*move)(struct worker *w, lane_job *work, void *arg, double bytes);
-    /* (optional) Before a worker looks at what its lanes have done by now. */
+    /* (optional) Lets processes with earlier clocks run first. Called before a worker looks at what
+     * its lanes have done by now. */
     void (*sync_clock)(struct worker *w);
-    /* (optional) A pause begins, of which the training's time is to know nothing: until end_pause
-     * what this worker sends takes no time, and what its lanes have under way stands still. */
+    /* (optional) Begins a pause, whose time does not count as training time. Until end_pause,
+     * messages of this worker take no time and jobs in flight on its lanes stand still. */
     void (*pause)(struct worker *w);
-    /* (optional) Ends a pause, in which all workers have met: they go on together, each as much
-     * later than the first as its `seconds`, the time that it has trained, are more, so that a
-     * pause changes no lead. The first goes on at the latest worker's time, or at `least` where
-     * that is later: a resumed run goes on at the time of the clock at which its checkpoint was
-     * made, since sums of times are rounded otherwise at another time. Called by all workers.
-     * Without it: they go on as they are. */
+    /* (optional) Ends a pause in which all workers have met; called by all workers. Leads do not
+     * change: a worker continues later than the first by as much as its `seconds` of training
+     * exceed the first worker's. The first continues at the latest worker's clock, or at `least` if
+     * later: a resumed run continues at the clock of its checkpoint, because sums of times round
+     * differently at another time. Default: clocks are left alone. */
     enum sotto_status (*end_pause)(struct worker *w, double seconds, double least);
 };
 
 struct worker {
     const struct worker_ops *ops;
     int rank, size;
-    struct comm *world; /* owned by the engine */
+    struct comm *world; /* communicator of all workers; owned by the engine */
     const struct clock *clock;
-    double memory; /* virtual: bytes a second at speed 1; 0: infinitely fast              */
-    /* virtual: how many micro-batches there have been, for whoever numbers them, and the number of
-     * the one that `compute` is of: its jitter is a function of that, so whoever resumes sets it.
-     */
+    double memory; /* virtual time: memory bandwidth at speed 1, bytes/s; 0: infinite */
+    /* Virtual time only. `begun`: micro-batches started so far. `computing`: number of the
+     * micro-batch that `compute` runs; jitter is a function of this number, so a resumed run must
+     * restore it. */
     int64_t begun, computing;
 };
 
 typedef enum sotto_status worker_job(struct worker *w, void *arg);
 
 struct engine_config {
-    int workers;                    /* threads, virtual */
-    const int *node;                /* (workers), NULL: all on one */
-    const struct link_model *links; /* NULL: none      */
-    const double *speed;            /* (workers) virtual: relative to 1, NULL: all 1 */
-    double memory;                  /* virtual: see struct worker */
-    double jitter;   /* virtual: standard deviation of a computation's time, as a share of it */
-    uint64_t seed;   /* of the jitter   */
-    int cores;       /* virtual: computations that may run at once; 0: all */
-    bool issues;     /* virtual: computations only issue to a GPU and return: none needs a thread */
-    double patience; /* threads: see threads/threads.h */
+    int workers;                    /* for threads and virtual time */
+    const int *node;                /* (workers) node of each worker; NULL: all on one node */
+    const struct link_model *links; /* NULL: no modelled links */
+    const double *speed;            /* (workers) virtual time: speed relative to 1; NULL: all 1 */
+    double memory;                  /* virtual time: as in struct worker */
+    double jitter;   /* virtual time: standard deviation of a computation's time, as a share of this
+                        time */
+    uint64_t seed;   /* seed of the jitter */
+    int cores;       /* virtual time: computations that may run at once; 0: one per core */
+    bool issues;     /* virtual time: true if computations only issue work to a GPU and return; no
+                        threads are made then */
+    double patience; /* threads: as in threads/threads.h */
 };
 
-/* Runs `job` on every worker and returns when all have ended. The first failure, by time, ends the
- * others' waiting; it is returned with "worker R: " in front of its message. */
+/* Runs `job` on every worker and returns when all jobs have ended. The first failure, in time, ends
+ * the waits of the other workers and is returned with "worker R: " in front of its message. */
 enum sotto_status engine_threads(const struct engine_config *config, worker_job *job, void *arg);
 enum sotto_status engine_virtual(const struct engine_config *config, worker_job *job, void *arg);
 
-/* The same for the one worker that is this process, a rank of `world` (mpi_world), which stays the
- * caller's. A failure ends the processes of all ranks. */
+/* Runs `job` on the one worker of this process, a rank of `world` (mpi_world), which the caller
+ * keeps. A failure ends the processes of all ranks. */
 enum sotto_status engine_mpi(struct comm *world, worker_job *job, void *arg);
 
-/* A worker with nobody else, for whoever runs on the calling thread alone; closed by
+/* Makes the only worker of a world of one, for use on the calling thread; closed by
  * comm_free(w->world). */
 enum sotto_status worker_alone(struct worker *w);
 
