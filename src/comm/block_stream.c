@@ -15,7 +15,7 @@ struct stream_pieces {
     size_t each, a_block, count; /* elements per piece; pieces per block; pieces in all */
 };
 
-/* Returns the elements per piece. Only lengths decide, so that sender and receiver agree. */
+/* Returns the elements per piece. Lengths alone decide, so that sender and receiver agree. */
 static size_t piece_size(const struct ring *r, size_t longest, int blocks, size_t unit)
 {
     enum { SMALLEST = 64 << 10, LINE = 64 };

@@ -8,8 +8,7 @@
 
 enum { RING_SLOTS = 8 }; /* messages in flight at once, per direction */
 
-/* Transport of messages. Messages between two ranks arrive in the order in which they were started.
- */
+/* Transport of messages. Messages between two ranks arrive in the order of their start. */
 struct ring_ops {
     enum sotto_status (*start_send)(struct comm *c, int slot, const void *data, size_t bytes,
                                     int to);

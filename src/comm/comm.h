@@ -123,14 +123,13 @@ struct comm { /* fields that every call touches come first, the large table last
     const struct comm_ops *ops;
     const struct clock *clock;
     int rank, size;
-    struct layout layout;  /* nodes and places of the ranks, set by the backend */
-    struct lane *lane;     /* lane that makes the calls, whose waits are counted too; NULL: a worker
-                            * makes them */
-    bool twinned;          /* true if the communicator has a twin or is one: a rank may send to
-                            * itself */
-    struct comm_wait wait; /* wait of the current call: empty until the backend sets it */
-    struct device *dev;    /* device of the worker or lane, not owned; NULL: host memory only */
-    struct {               /* ranks of this rank's node: how many, between which two (stats.h) */
+    struct layout layout;      /* nodes and places of the ranks, set by the backend */
+    struct lane *lane;         /* lane of the calls, which counts their waits; NULL: a worker's */
+    bool twinned;              /* true if the communicator has a twin or is one: a rank may send to
+                                * itself */
+    struct comm_wait wait;     /* wait of the current call: empty until the backend sets it */
+    struct device *dev;        /* device of the worker or lane, not owned; NULL: host memory only */
+    struct {                   /* ranks of this node: number, first and last + 1 (stats.h) */
         int count, begin, end; /* count 0: not counted yet */
     } near;
     _Atomic int64_t staged; /* bytes copied between dev and the host, both ways */
@@ -191,12 +190,12 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count);
 enum { COMM_NAME_ROOM = 96 };
 void comm_name(const struct comm *c, int rank, char out[COMM_NAME_ROOM]);
 
-/* Returns SOTTO_OK if all ranks have the same text; otherwise an error that names `what`, a rank
- * that differs, and the first line that differs. */
+/* Returns SOTTO_OK if all ranks have the same text; otherwise an error with `what`, the name of a
+ * rank that differs, and the first different line. */
 enum sotto_status comm_agree(struct comm *c, const char *what, const char *text);
 
-/* Arguments of comm_collect: a lane's job that is one all-reduce, reduce-scatter or all-gather and
- * no more. A lane that recognizes this job need not run a process of its own to wait in. */
+/* Arguments of comm_collect, a lane's job of one all-reduce, reduce-scatter or all-gather and no
+ * more. A lane that recognizes the job need not run a process of its own to wait in. */
 struct comm_collective {
     struct comm *comm;
     enum comm_call call;
@@ -214,7 +213,7 @@ void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t cou
  */
 enum sotto_status comm_all_ended(const struct comm *c);
 
-/* For backends: fails for a message whose length is not the expected one. */
+/* For backends: fails for a message of unexpected length. */
 enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t received,
                                     int from);
 

@@ -52,7 +52,7 @@ struct lane {
     const struct clock *clock;
     struct device *before; /* device of the starter, if its ops may still be pending when a job is
                               started; NULL: they are always done by then */
-    struct lane *above;    /* lane that waits for this lane; NULL: a worker waits */
+    struct lane *above;    /* lane that waits for this lane; NULL: a worker does */
     struct device *dev;    /* device of the jobs, not owned; NULL: the jobs use none */
     double busy;           /* seconds that jobs took */
     double exposed;        /* seconds that lane_wait blocked */

@@ -122,7 +122,7 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
 }
 
 /* Reduce-scatter around one ring in bf16. Number i receives its blocks from numbers i+1, i+2, ...
- * in turn, and adds its own last. */
+ * in turn, and adds its own part last. */
 static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o,
                                       struct block_store y, struct block_store x,
                                       struct block_store sum, struct block_store received,
@@ -150,9 +150,9 @@ static enum sotto_status scatter_bf16(const struct ring *r, const struct circle 
     return SOTTO_OK;
 }
 
-/* Reduce-scatter in bf16. This node's sum of its slice stays where the parts were received; the sum
- * of its block takes the memory in which the slice was summed, which has room for two blocks at
- * least. */
+/* Reduce-scatter in bf16, inside the node, then across. This node's sum of its slice stays where
+ * the parts were received. The sum of its block is made in the memory of the slice's sum, large
+ * enough for two blocks at least. */
 static enum sotto_status reduce_scatter_bf16(const struct ring *r, uint16_t *y, const uint16_t *x,
                                              size_t count)
 {

@@ -42,8 +42,8 @@ struct worker {
     const struct clock *clock;
     double memory; /* virtual time: memory bandwidth at speed 1, bytes/s; 0: infinite */
     /* Virtual time only. `begun`: micro-batches started so far. `computing`: number of the
-     * micro-batch that `compute` runs; jitter is a function of this number, so a resumed run must
-     * restore it. */
+     * micro-batch that `compute` runs, which seeds the jitter: a resumed run must restore the
+     * number. */
     int64_t begun, computing;
 };
 
@@ -58,7 +58,7 @@ struct engine_config {
     double jitter;   /* virtual time: standard deviation of a computation's time, as a share of this
                         time */
     uint64_t seed;   /* seed of the jitter */
-    int cores;       /* virtual time: computations that may run at once; 0: one per core */
+    int cores;       /* virtual time: most computations at once; 0: one per core */
     bool issues;     /* virtual time: true if computations only issue work to a GPU and return; no
                         threads are made then */
     double patience; /* threads: as in threads/threads.h */

@@ -1,17 +1,17 @@
-/* The collectives of comm.h over MPI: the library's own, or around our ring. */
+/* The collectives of comm.h over MPI: the MPI library's own, or around the ring of ring.h. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 
 #include <stdlib.h>
 
-enum { PACKED = 32 << 20 }; /* bytes of a piece of a vector that is too long for one call */
+enum { PACKED = 32 << 20 }; /* bytes per piece of a vector too long for one call */
 
-enum { GREETED = 64 << 10 }; /* bytes of a call that a barrier beside it costs nothing against */
+enum { GREETED = 64 << 10 }; /* bytes of a call from which a barrier in parallel costs nothing */
 
-/* The same for calls that end on no rank before all have come: when they had is told by a barrier
- * beside the call where it is large. A small one is little but waiting: what it takes longer than
- * the quickest so far. */
+/* Begins a collective that ends on no rank before all ranks have arrived. For a large call, a
+ * barrier in parallel with the call finds the time of arrival. A small call is mostly waiting: its
+ * wait is the time in excess of the fastest call so far (close_collective). */
 static enum sotto_status open_collective(struct mpi_member *m, enum comm_call call, size_t count,
                                          size_t unit)
 {
@@ -66,11 +66,11 @@ static enum sotto_status native_allreduce(struct comm *c, struct view y, struct 
     return close_collective(m, count * dtype_size(x.type));
 }
 
-/* Vectors that are too long for one call go piece after piece, each of all blocks, packed side by
- * side: so all ranks send and receive all the time, as with one call. */
+/* Memory for a vector too long for one call. Each piece holds a part of every block, packed next to
+ * each other, so that all ranks send and receive all the time, as in one call. */
 struct mpi_packing {
     char *room;
-    size_t each, longest; /* elements of a block in a piece; of the longest block */
+    size_t each, longest; /* elements of a block per piece; elements of the longest block */
 };
 
 static enum sotto_status open_packing(struct mpi_member *m, size_t count, size_t unit,
@@ -84,7 +84,8 @@ static enum sotto_status open_packing(struct mpi_member *m, size_t count, size_t
     return out->room ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for pieces of %zu elements", count);
 }
 
-/* How many bytes of each block are in the piece at `at`, and where they lie in the room. */
+/* Sets counts and displs to the bytes of each block in the piece at `at`, and their offsets in the
+ * packing. */
 static void lay_out_pieces(struct mpi_member *m, const struct mpi_packing *p, size_t count,
                            size_t unit, size_t at)
 {
@@ -122,7 +123,7 @@ static enum sotto_status reduce_pieces(struct mpi_member *m, struct view y, stru
     return SOTTO_OK;
 }
 
-/* This rank's block is in its place in y. */
+/* All-gathers in pieces. This rank's block is already in place in y. */
 static enum sotto_status gather_pieces(struct mpi_member *m, char *y, size_t count, size_t unit)
 {
     const int rank = m->base.rank;
@@ -147,8 +148,7 @@ static enum sotto_status reduce_whole(struct mpi_member *m, struct view y, struc
     struct comm_block mine = comm_block(count, c->size, c->rank);
     size_t bytes = (mine.end - mine.begin) * dtype_size(x.type);
     struct view sum = y;
-    if (bytes &&
-        y.data == view_at(x, mine.begin).data) { /* MPI forbids a result inside the vector */
+    if (bytes && y.data == view_at(x, mine.begin).data) { /* MPI forbids a result inside x */
         sum.data = mpi_scratch(c, bytes);
         if (!sum.data)
             return fail(SOTTO_ENOMEM, "no memory for a block of %zu bytes", bytes);
@@ -262,8 +262,8 @@ const struct comm_ops mpi_native_calls = {
     .barrier = native_barrier,
 };
 
-/* A broadcast adds nothing, so its order is nobody's concern: it is the library's, as is the
- * barrier. */
+/* A broadcast adds nothing, so its order is free: broadcasts and barriers are those of the MPI
+ * library. */
 const struct comm_ops mpi_ring_calls = {
     .name = "mpi-ring",
     .send = mpi_send,

@@ -1,4 +1,4 @@
-/* Whether all ranks make the same call: compared for the first calls of a communicator. */
+/* Compares the calls that ranks make: the first calls of a communicator, and every split. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { CHECKED_CALLS = 4 }; /* of a communicator: the first ones, where programs go apart */
+enum { CHECKED_CALLS = 4 }; /* first calls of a communicator, in which programs diverge */
 
 static void describe_offer(char *text, size_t room, const struct mpi_offer *o)
 {

@@ -1,10 +1,10 @@
-/* Collectives from GPU to GPU, by NCCL. What is added, in which order, and which bytes go where are
- * ring.h's, so bits are those of every other backend; but a rank sends straight to those that need
- * its blocks, all at once, and sums with the device's own op. (NCCL's sums have an order of their
- * own, which depends on its version and the machine.)
+/* Collectives from GPU to GPU, by NCCL. The sums, their order, and the bytes between nodes are
+ * those of ring.h, so bits are the same as in every other backend. A rank sends each block straight
+ * to the ranks that need the block, all at the same time, and sums with the device's own op.
+ * (NCCL's sums have an order of their own, which depends on its version and the machine.)
  *
- * Calls are issued to the device of the communicator and return. Lanes have communicators and
- * devices, hence streams, of their own. */
+ * Calls are issued to the device of the communicator and return at once. Lanes have communicators
+ * and devices, hence streams, of their own. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -15,7 +15,7 @@
 #include "comm/sum.h"
 #include "tensor/ops.h"
 
-/* Messages that set out together. */
+/* Messages that start together, in one NCCL group. */
 struct nccl_transfers {
     const struct nccl *nccl;
     void *const *comm;
@@ -65,7 +65,8 @@ static void start_transfers(struct mpi_member *m, struct transfer_list *l)
         dev->ops->call(dev, run_transfers, l->v, l->t.n, &l->t, bytes);
 }
 
-/* Where this rank is, and blocks of vectors of `count` elements. */
+/* Position of this rank in the layout, and `count`, the elements of a vector that is cut into
+ * blocks. */
 struct block_map {
     int size, nodes, each, node, place;
     size_t count;
@@ -92,8 +93,8 @@ static struct view block_view(const struct block_map *s, struct view v, int node
     return view_at(v, comm_block(s->count, s->size, block_rank(s, node, place)).begin);
 }
 
-/* Room for what comes: the slice of this place from each rank of the node, its blocks one behind
- * the other, and the own block from each node. */
+/* Memory for received blocks: the slice of this place from each rank of the node, block after
+ * block, then the own block from each node. */
 struct nccl_relay {
     struct view room;
     size_t slice;
@@ -134,7 +135,7 @@ static enum sotto_status open_relay(struct mpi_member *m, const struct block_map
     return SOTTO_OK;
 }
 
-/* Around the node: its sum of the blocks of this place on node k goes to to[k]. */
+/* Sums inside the node: the node's sum of the blocks of this place on node k goes to to[k]. */
 static void nccl_sum_inside(struct mpi_member *m, const struct block_map *s,
                             const struct nccl_relay *r, struct view x, const struct view *to)
 {
@@ -158,7 +159,8 @@ static void nccl_sum_inside(struct mpi_member *m, const struct block_map *s,
     }
 }
 
-/* Across: y = the sum of all nodes' sums of the own block; those of this node are at sum[k]. */
+/* Sums across nodes: y <- the sum of all nodes' sums of the own block. This node's sums are in
+ * sum[k]. */
 static void nccl_sum_across(struct mpi_member *m, const struct block_map *s,
                             const struct nccl_relay *r, struct view y, const struct view *sum)
 {
@@ -183,7 +185,7 @@ static enum sotto_status nccl_reduce_scatter(struct mpi_member *m, const struct 
                                              struct view y, struct view x)
 {
     struct nccl_relay r;
-    struct view sum[RANKS_MOST]; /* of the node, for each node */
+    struct view sum[RANKS_MOST]; /* for each node: this node's sum of the blocks of its place */
     TRY(open_relay(m, s, x.type, &r));
     for (int k = 0; k < s->nodes; k++)
         sum[k] = s->nodes == 1  ? y
@@ -255,7 +257,7 @@ static enum sotto_status run_join(void *stream, const struct view *v, const void
                       "join its ranks");
 }
 
-/* What ranks tell each other before the first call. */
+/* What ranks exchange before the first call. */
 struct nccl_note {
     int32_t loaded, number, host;
 };
@@ -272,7 +274,7 @@ static enum sotto_status join_nccl(struct mpi_member *m)
     return device_failed(dev);
 }
 
-/* Whether all ranks can; *why of one that cannot, and which. */
+/* Returns the first rank that cannot use NCCL, and *why; -1: all can. */
 static int find_unable_rank(const struct mpi_member *m, const struct nccl_note *all,
                             const char **why)
 {
@@ -347,7 +349,7 @@ void mpi_device_close(struct mpi_member *m)
 {
     if (!m->on_device.comm)
         return;
-    if (m->base.dev) /* otherwise it was closed, when all was done */
+    if (m->base.dev) /* NULL: the device is closed, when all its ops were done */
         (void)device_check(m->base.dev);
     (void)m->shared->nccl.destroy(m->on_device.comm);
     m->on_device.comm = NULL;

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MPICH's launcher drops what lies unread in its pipes when a rank aborts, so it gets half a second
- * to read the cause. Where somebody reads at all, that takes microseconds. */
+/* Waits up to half a second for the launcher to read this rank's output: MPICH's launcher drops
+ * unread output when a rank aborts. A launcher that reads needs microseconds. */
 static void wait_for_reader(int file)
 {
     struct stat kind;
@@ -26,9 +26,10 @@ void mpi_end_job(void)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* What all ranks are told wrong, or a loss that is no number on any of them, all of them find out:
- * then rank 0 says it for all and ends them, which the others give it a second for, and some of
- * them more than others. A signal that comes meanwhile is that end, and false. */
+/* Sleeps until it is this rank's turn to report. A mistake in the command line, or a loss that is
+ * not finite, is found by every rank; rank 0 reports it for all and ends the job. The other ranks
+ * sleep a second first, and later ranks longer, so that one message is printed instead of n. False
+ * if MPI's signal, the end of the job, interrupted the sleep. */
 bool mpi_await_turn(int rank)
 {
     const long more = rank < 20 ? 40000000L * rank : 800000000L; /* nanoseconds */
@@ -39,8 +40,8 @@ bool mpi_reports_failure(const struct comm *world)
 {
     struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
     if (s->turn == MPI_TURN_UNKNOWN)
-        s->turn = mpi_await_turn(s->rank) ? MPI_TURN_SAYS : MPI_TURN_OVER;
-    return s->turn == MPI_TURN_SAYS;
+        s->turn = mpi_await_turn(s->rank) ? MPI_TURN_REPORTS : MPI_TURN_OVER;
+    return s->turn == MPI_TURN_REPORTS;
 }
 
 #endif

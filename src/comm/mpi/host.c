@@ -1,6 +1,6 @@
-/* What this host is to the others of an MPI job: its name, its addresses, and the network that
- * leads to the others. A library that looks for a way between two hosts by itself may take a
- * network that ends inside each of them; then the user has to name the right one. */
+/* The name and addresses of this host of an MPI job, and the network that leads to the other hosts.
+ * An MPI library may choose a network that ends inside each host; the user then has to name the
+ * right network. */
 #define _DEFAULT_SOURCE /* IFF_UP */
 
 #include "comm/mpi/mpi_impl.h"
@@ -28,14 +28,15 @@ static bool is_loopback(uint32_t address)
     return ntohl(address) >> 24 == 127;
 }
 
-/* An address by which another host could reach this one. */
+/* True for an address of this host that other hosts may reach. */
 static bool reaches_out(const struct ifaddrs *a)
 {
     return a->ifa_addr && a->ifa_netmask && a->ifa_addr->sa_family == AF_INET &&
            (a->ifa_flags & IFF_UP) && !is_loopback(address_of(a->ifa_addr));
 }
 
-/* True for the bridges and tunnels to the containers and virtual machines of a host, by name. */
+/* True for an interface name of bridges and tunnels to containers or virtual machines of this host.
+ */
 static bool stays_inside(const char *interface)
 {
     static const char *const begin[] = {"docker", "br-",    "virbr",   "veth", "lxc",
@@ -47,7 +48,7 @@ static bool stays_inside(const char *interface)
     return false;
 }
 
-/* The port at which Open MPI's mpirun listens to its daemons, one a host; 0: unknown. */
+/* Returns the port of Open MPI's mpirun for its daemons, one per host; 0: unknown. */
 static unsigned launcher_port(void)
 {
     const char *uri = getenv("OMPI_MCA_orte_hnp_uri"); /* "5.0;tcp://10.0.0.1,172.17.0.1:50533" */
@@ -56,8 +57,8 @@ static unsigned launcher_port(void)
     return port ? (unsigned)strtoul(port + 1, NULL, 10) : 0;
 }
 
-/* This host's address in the connection between mpirun and one of its daemons on another host, a
- * way that works; 0: none was found. */
+/* Returns this host's address in the connection between mpirun and a daemon on another host, which
+ * shows a working network. 0: none found. */
 static uint32_t launcher_address(void)
 {
     const unsigned port = launcher_port();
@@ -121,7 +122,8 @@ void mpi_look_at_host(struct mpi_host *out)
     freeifaddrs(all);
 }
 
-/* What starts ranks so that MPI keeps to one network; srun takes it from the environment. */
+/* Writes the command that starts ranks with MPI limited to one network; srun takes the network from
+ * the environment. */
 static void put_way(const struct mpi_host *h, char *way, size_t room)
 {
     const char *launcher = mpi_launcher();

@@ -1,4 +1,4 @@
-/* What the environment of a rank says of its launcher. */
+/* What a launcher's environment variables report to a rank. */
 #include <stdlib.h>
 
 #include "comm/mpi/mpi_impl.h"
@@ -9,8 +9,8 @@ int mpi_env_number(const char *variable)
     return text ? atoi(text) : 0;
 }
 
-/* Of Slurm only the step counts: SLURM_NTASKS and SLURM_PROCID are also set in the shell of an
- * allocation, which is a process of its own whatever the number of tasks in the allocation. */
+/* Of Slurm's variables only those of the step count: SLURM_NTASKS and SLURM_PROCID are also set in
+ * the shell of an allocation, which is one process for any number of tasks. */
 int mpi_launched_size(void)
 {
     static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
@@ -40,8 +40,8 @@ int mpi_launched_place(void)
     return 0;
 }
 
-/* Open MPI and MPICH tell how many ranks this host has, Slurm how many hosts there are. */
-bool mpi_launched_apart(void)
+/* Open MPI and MPICH report the ranks of this host, Slurm the number of hosts. */
+bool mpi_launched_on_several_hosts(void)
 {
     static const char *const here[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
     for (size_t i = 0; i < sizeof here / sizeof *here; i++)
@@ -55,7 +55,7 @@ bool mpi_detected(void)
     return mpi_launched_size() != 1;
 }
 
-/* mpirun in an allocation of Slurm's may start its ranks with srun: the size tells who counts. */
+/* In a Slurm allocation mpirun may start its ranks with srun; OMPI_COMM_WORLD_SIZE is set then. */
 const char *mpi_launcher(void)
 {
     if (!mpi_detected())

@@ -1,10 +1,10 @@
-/* Who does not answer. A rank that has waited for long asks those it waits with who of them is
- * waiting too; whoever waits, on whatever communicator, says so. The others are those that
- * everybody waits for: in a ring each rank waits for its neighbour, which may only be waiting
- * itself. A rank that has ended answers that it has, for those who wait for whoever comes.
+/* Finds ranks that do not answer. After its patience, a waiting rank asks the other ranks of its
+ * communicator if they wait too; every rank waiting on any communicator answers. Ranks without an
+ * answer hold up all others. (In a ring each rank waits for its neighbour, which may only be
+ * waiting itself.) Ranks that have ended answer too, for ranks that wait for any message.
  *
- * Questions and answers are messages without bytes on a communicator of their own, looked at about
- * once a second and only by ranks that wait. */
+ * Questions and answers are messages without bytes on a communicator of their own, polled about
+ * once a second and only by waiting ranks. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -16,8 +16,8 @@
 
 #include "base/log.h"
 
-enum { LIVENESS_ASKS, LIVENESS_WAITS, LIVENESS_ENDED }; /* tags */
-enum { TICKS = 60, ASKING = 10 }; /* of a rank's patience; how many it asks before it speaks */
+enum { LIVENESS_ASKS, LIVENESS_WAITS, LIVENESS_ENDED }; /* tags of messages */
+enum { TICKS = 60, ASKING = 10 }; /* steps per patience; questions before a warning */
 
 enum sotto_status mpi_liveness_open(struct mpi_liveness *liveness, MPI_Comm world, double patience)
 {
@@ -41,10 +41,10 @@ static void send_liveness_message(const struct mpi_liveness *liveness, int to, i
 {
     MPI_Request request;
     if (MPI_Isend(NULL, 0, MPI_BYTE, to, what, liveness->comm, &request) == MPI_SUCCESS)
-        MPI_Request_free(&request); /* without bytes there is no buffer to keep */
+        MPI_Request_free(&request); /* an empty message has no buffer to keep */
 }
 
-/* Takes in what others have said; `waits`: this rank does, and answers. */
+/* Receives questions and answers. `waits`: this rank waits, and answers questions. */
 static void take_liveness_messages(struct mpi_liveness *liveness, bool waits)
 {
     int received = 1;
@@ -67,7 +67,7 @@ static void take_liveness_messages(struct mpi_liveness *liveness, bool waits)
 void mpi_liveness_close(struct mpi_liveness *liveness)
 {
     if (liveness->comm != MPI_COMM_NULL) {
-        take_liveness_messages(liveness, false); /* nothing may be left unread in the end */
+        take_liveness_messages(liveness, false); /* no message may be left unread at the end */
         MPI_Comm_free(&liveness->comm);
     }
     free(liveness->waits);
@@ -75,7 +75,8 @@ void mpi_liveness_close(struct mpi_liveness *liveness)
     free(liveness->ended);
 }
 
-/* World ranks of a communicator's members, which the caller frees; NULL without memory. */
+/* Returns the world ranks of a communicator's members, to be freed by the caller; NULL: no memory.
+ */
 static int *world_ranks(const struct mpi_member *m)
 {
     MPI_Group mine, all;
@@ -103,7 +104,8 @@ bool mpi_liveness_all_ended(const struct mpi_member *m, const bool *among)
     return all;
 }
 
-/* One of those that wait speaks for all, and of each silent rank once. */
+/* Warns of the silent ranks among rank[size], once for each. Only the lowest of the waiting ranks
+ * warns. */
 static void name_silent(struct mpi_liveness *liveness, char (*who)[MPI_NAME_ROOM], const int *rank,
                         int size, double waited)
 {
@@ -122,7 +124,7 @@ static void name_silent(struct mpi_liveness *liveness, char (*who)[MPI_NAME_ROOM
                  "hangs, or cannot be reached",
                  who[rank[i]], waited, waiting, waiting == 1 ? " waits" : "s wait");
     }
-    /* In a smaller communicator one of them may wait for a rank outside. */
+    /* Only for the world: in a smaller communicator, one rank may wait for a rank outside. */
     if (waiting == liveness->size && !liveness->named[liveness->rank]) {
         liveness->named[liveness->rank] = true;
         log_warn("all %d ranks wait, and nothing has arrived for %.3g s: the network is cut, or "
@@ -149,7 +151,8 @@ static void ask_who_waits(struct mpi_member *m, struct mpi_liveness_wait *call, 
     free(rank);
 }
 
-/* Who waits for whoever comes names nobody: they may have enough to do. */
+/* Asks which ranks have ended. A rank in comm_recv_any warns of no rank: the senders may still be
+ * computing. */
 static void ask_who_ended(struct mpi_member *m, struct mpi_liveness_wait *call, double waited)
 {
     struct mpi_liveness *liveness = &m->shared->liveness;

@@ -1,9 +1,10 @@
-/* The first messages of a job: empty ones, which every rank exchanges with every other, or where
- * there are many, with up to 64. Two hosts that cannot exchange messages would let MPI wait for
- * ever; here ranks wait for some seconds, name who did not come, and end the job.
+/* The first messages of a job: empty messages, which every rank exchanges with every other rank, or
+ * with up to 64 of many. With two hosts that cannot exchange messages, MPI would wait without
+ * limit; here ranks wait for some seconds, name the ranks whose messages did not arrive, and end
+ * the job.
  *
- * What MPI does by itself, starting above all, cannot be given up; another thread says that it
- * takes long. */
+ * A step that MPI makes by itself, such as its start, cannot be interrupted; another thread warns
+ * if the step takes long. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -16,17 +17,18 @@
 
 #include "base/log.h"
 
-enum { MOST = 64 }; /* ranks that a rank meets */
+enum { MOST = 64 }; /* most ranks that a rank exchanges with */
 
-#define STAGGER 25e-3 /* seconds between what one rank says and what the next one says, ... */
-#define STAGGER_MOST 0.8
-#define GRACE 1.0  /* ... from the words of rank 0 to the end of the job, ... */
-#define LEFT 6.0   /* ... from those of another, if rank 0 has not ended it, ... */
-#define SECOND 5.0 /* ... and that ranks wait which are not the first of their host */
+#define STAGGER 25e-3       /* seconds between the reports of successive ranks */
+#define STAGGER_MOST 0.8    /* the longest such delay */
+#define GRACE_OF_RANK_0 1.0 /* seconds from the report of rank 0 to the end of the job */
+#define GRACE_OF_OTHERS                                                                            \
+    6.0 /* seconds from another rank's report, if rank 0 has not ended the job */
+#define LATER_RANKS_WAIT 5.0 /* seconds of waiting of ranks other than the first of their host */
 
-/* Ranks a and b meet where this divides a + b. A stride without a factor in common with the number
- * of ranks makes some ranks of each two hosts meet, for up to 28 hosts of equal size, whether the
- * ranks of a host follow each other or are dealt out in turn. */
+/* Returns the stride: ranks a and b exchange a first message if the stride divides a + b. With a
+ * stride coprime to the number of ranks, some ranks of every two hosts meet, for up to 28 hosts of
+ * equal size, whether a host has consecutive ranks or every n-th rank. */
 static int meeting_stride(int size)
 {
     int stride = (size + MOST - 1) / MOST;
@@ -48,7 +50,7 @@ bool mpi_meets(int size, int a, int b)
 }
 
 struct mpi_meeting {
-    int n; /* ranks to meet */
+    int n; /* ranks not met yet */
     struct mpi_partner {
         int rank;
         MPI_Request sent, received;
@@ -72,7 +74,7 @@ static enum sotto_status invite_ranks(const struct mpi_member *all, struct mpi_m
     return SOTTO_OK;
 }
 
-/* Drops those that were met. */
+/* Drops the ranks whose messages have been exchanged. */
 static enum sotto_status look_around(struct mpi_member *all, void *arg, int *done)
 {
     struct mpi_meeting *t = arg;
@@ -90,7 +92,7 @@ static enum sotto_status look_around(struct mpi_member *all, void *arg, int *don
     return SOTTO_OK;
 }
 
-/* "1", "1 and 3", "1, 3, 5 and 4 others" */
+/* Writes the missing ranks: "rank 1", "ranks 1 and 3", "ranks 1, 3, 5 and 4 others". */
 static void list_missing(const struct mpi_meeting *t, char *out, size_t room)
 {
     enum { NAMED = 4 };
@@ -109,15 +111,15 @@ static struct timespec to_timespec(double seconds)
     return (struct timespec){(time_t)whole, (long)((seconds - whole) * 1e9)};
 }
 
-/* False: a signal came, which is the end that another rank has made. */
+/* Sleeps. False if a signal arrived: another rank has ended the job. */
 static bool sleep_through(double seconds)
 {
     const struct timespec t = to_timespec(seconds);
     return nanosleep(&t, NULL) == 0;
 }
 
-/* One rank of each host says whom it missed, rank 0 first; the first that spoke ends the job when
- * the others have had their say. */
+/* Reports the missing ranks and ends the job. One rank of each host reports, rank 0 first; the
+ * first rank that reported ends the job when the others have had time to report. */
 static void part_unmet(const struct mpi_member *all, const struct mpi_meeting *t, double limit)
 {
     char missing[128], advice[512];
@@ -127,10 +129,10 @@ static void part_unmet(const struct mpi_member *all, const struct mpi_meeting *t
     list_missing(t, missing, sizeof missing);
     mpi_advise(&host, advice, sizeof advice);
     const double turn = fmin(STAGGER * rank, STAGGER_MOST);
-    if (sleep_through(turn + (mpi_launched_place() > 0 ? SECOND : 0))) {
+    if (sleep_through(turn + (mpi_launched_place() > 0 ? LATER_RANKS_WAIT : 0))) {
         log_error("host %s (%s): rank %d cannot exchange messages with %s: none passed in %g s",
                   host.name, host.addresses, rank, missing, limit);
-        if (sleep_through(rank > 0 ? LEFT + turn : GRACE))
+        if (sleep_through(rank > 0 ? GRACE_OF_OTHERS + turn : GRACE_OF_RANK_0))
             log_error("these hosts cannot train together. %s. (comm.meet = %g s)", advice, limit);
     }
     mpi_end_job();
@@ -180,7 +182,7 @@ static void *watch_start(void *arg)
 
 void mpi_watch_open(struct mpi_watch *w, const char *what, double limit)
 {
-    enum { SPEAKERS = 32 }; /* the first ranks of hosts, among so many ranks */
+    enum { SPEAKERS = 32 }; /* ranks below this number warn, if first of their host */
     *w = (struct mpi_watch){.what = what, .limit = limit};
     if (limit <= 0 || mpi_launched_place() > 0 || mpi_launched_rank() >= SPEAKERS)
         return;

@@ -1,11 +1,11 @@
-/* Messages over MPI: in pieces, since a count is an int; and the transport of ring.h. */
+/* Messages over MPI, in pieces because MPI's counts are ints; and the transport of ring.h. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 
 #include <stdlib.h>
 
-enum { NOBODY = -1 }; /* to send to, to receive from */
+enum { NOBODY = -1 }; /* no rank to send to or to receive from */
 
 void *mpi_scratch(struct comm *c, size_t bytes)
 {
@@ -66,7 +66,8 @@ static enum sotto_status wait_recv(struct comm *c, int slot)
                : comm_wrong_length(c, message->bytes, (size_t)received, message->from);
 }
 
-/* Receives are cancelled: they would write to memory that may soon be somebody else's. */
+/* Gives up the messages in flight. Receives are cancelled: they would write to memory that may soon
+ * have another use. */
 static void drop_ring_messages(struct comm *c)
 {
     struct mpi_member *m = mpi_member_of(c);
@@ -82,7 +83,8 @@ static void drop_ring_messages(struct comm *c)
 const struct ring_ops mpi_ring_transport = {start_send, start_recv,         wait_send,
                                             wait_recv,  drop_ring_messages, mpi_scratch};
 
-/* Tells the receiver that a message sets out, and when the one from `from` does. */
+/* Sends a hello to `to` and starts to receive the hello of `from`: the time of its arrival is the
+ * time at which the sender began. */
 static enum sotto_status exchange_hello(struct mpi_member *m, int to, int from, MPI_Request *out)
 {
     *out = MPI_REQUEST_NULL;
@@ -97,7 +99,7 @@ static enum sotto_status exchange_hello(struct mpi_member *m, int to, int from, 
                            "hello");
 }
 
-/* A message ends with the first piece that is not full. */
+/* Sends and receives in pieces. The first piece that is not full ends a message. */
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                size_t room, int from, size_t *received)
 {
@@ -146,12 +148,13 @@ enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, si
     return mpi_exchange(c, NULL, 0, NOBODY, data, room, from, received);
 }
 
-/* Looks for a message of whoever comes, which stays where it is: it is received as any other. */
+/* A search for a message of any rank of `among`. The search leaves the message where it is, to be
+ * received as any other. */
 struct any_search {
     const bool *among;
     int from;
-    int endings; /* that it knows of */
-    bool ended;  /* all of them have */
+    int endings; /* `liveness.endings` at the last look */
+    bool ended;  /* true if all ranks of `among` have ended */
 };
 
 static enum sotto_status probe_rank(struct mpi_member *m, int from, int *received, int *source)
@@ -162,8 +165,9 @@ static enum sotto_status probe_rank(struct mpi_member *m, int from, int *receive
     return SOTTO_OK;
 }
 
-/* MPI tells of one message, which may be another's than theirs. Then each of them is asked for,
- * beginning behind that rank so that none is always first. */
+/* Finds a message of a rank of `among`. MPI reports one message, perhaps of another rank. Then the
+ * ranks of `among` are probed in turn, from the reported rank on, so that no rank is always first.
+ */
 static enum sotto_status probe_any(struct mpi_member *m, const bool *among, int *received,
                                    int *source)
 {
@@ -183,7 +187,7 @@ static enum sotto_status look_for_any(struct mpi_member *m, void *arg, int *done
 {
     struct any_search *a = arg;
     const int endings = atomic_load(&m->shared->liveness.endings);
-    if (endings != a->endings) { /* what they sent before has come */
+    if (endings != a->endings) { /* earlier messages of ended ranks have arrived by now */
         a->endings = endings;
         a->ended = mpi_liveness_all_ended(m, a->among);
     }

@@ -1,8 +1,8 @@
 /* Workers as ranks of MPI, started by mpirun or srun. Every call is nonblocking inside and polled
- * with growing sleeps, so that a lane that waits for a slow link leaves its core to the compute.
+ * with growing sleeps, so that a lane that waits for a slow link leaves its core to computations.
  *
- * A send may wait until its receiver takes it, unlike between threads. What cannot be nonblocking
- * in MPI (splitting, ending) is done when all ranks are known to have come. */
+ * A send may wait until the receiver takes the message, unlike between threads. Calls that MPI
+ * cannot make nonblocking (split, end) are made when all ranks are known to have arrived. */
 #ifndef SOTTO_COMM_MPI_MPI_H
 #define SOTTO_COMM_MPI_MPI_H
 
@@ -13,93 +13,97 @@
 #include "comm/comm.h"
 
 enum mpi_collectives {
-    MPI_COLLECTIVES_NATIVE, /* the library's own: its algorithms, its order of sums             */
+    MPI_COLLECTIVES_NATIVE, /* the MPI library's collectives, with the library's algorithms and
+                               order of sums */
     MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit; faster, see bench/README */
 };
 
-/* How vectors of GPUs go. */
+/* How vectors in GPU memory are moved. */
 enum mpi_nccl {
-    MPI_NCCL_AUTO, /* by NCCL where all ranks find it and have a GPU of their own, else ... */
-    MPI_NCCL_OFF,  /* ... through the host's memory                                         */
-    MPI_NCCL_ON    /* by NCCL, or an error                                                  */
+    MPI_NCCL_AUTO, /* by NCCL if all ranks find it and have a GPU of their own, else through host
+                      memory */
+    MPI_NCCL_OFF,  /* through host memory */
+    MPI_NCCL_ON    /* by NCCL; an error if that is impossible */
 };
 
 struct mpi_config {
     enum mpi_collectives collectives;
     enum mpi_nccl nccl;
-    int nodes; /* that ranks lie on, neighbouring parts as comm_block cuts them; 0: the machines */
-    size_t largest;  /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
-    double patience; /* seconds of waiting after which a rank that does not answer is named in the
-                        log; 0: 60 */
-    double meet;     /* seconds that ranks have for their first messages to each other, before they
-                        are named and the job ends; 0: no limit */
+    int nodes;      /* number of nodes, which are equal parts of the ranks in order (comm_block); 0:
+                       nodes are machines */
+    size_t largest; /* most elements or bytes in one message; 0 or more than 2^30: 2^30 */
+    double patience; /* seconds of waiting before the log names a silent rank; 0: 60 */
+    double meet;     /* seconds for the first messages between ranks, after which missing ranks are
+                        named and the job ends; 0: no limit */
 };
 
-#define MPI_MEET_SECONDS 20 /* where nothing else is said */
+#define MPI_MEET_SECONDS 20 /* default of `meet` */
 
-/* Whether a launcher started this process together with others. One that was started alone needs no
- * MPI, and could not always have it: in a shell that srun started, MPI starts once and no more. */
+/* True if a launcher started this process together with others. A process started alone needs no
+ * MPI, and cannot always start MPI: in a shell that srun started, MPI starts only once. */
 bool mpi_detected(void);
 
-/* Which of them this one is, from 0, before MPI is started; 0 where that is not told. */
+/* Returns this process's rank before MPI is started; 0 if unknown. */
 int mpi_launched_rank(void);
 
-/* What it was, "mpirun" or "srun"; NULL where there was none. */
+/* Returns the launcher, "mpirun" or "srun"; NULL: none. */
 const char *mpi_launcher(void);
 
-/* Refuses a process that another launcher has started together with others, as torchrun does: MPI
- * does not join them, and each would train alone. The message has the command that does join them.
- */
+/* Fails in a process started together with others by another launcher, such as torchrun: MPI does
+ * not join these processes, and each would train alone. The message has the command for starting
+ * them with MPI. */
 enum sotto_status mpi_check_launcher(void);
 
-/* What would start these ranks again, "mpirun -H a:2,b:2 -n 4 ": the launcher's own command where a
- * rank can read it, else what is known of it, and the option that leaves ranks the time to stop in
- * after Ctrl-C; nothing where `world` is NULL or was not started so.
- */
+/* Prints the command that would start these ranks again, "mpirun -H a:2,b:2 -n 4 ": the launcher's
+ * own command if a rank can read it, else the known parts; with the option that gives ranks time to
+ * stop after Ctrl-C. Prints nothing if `world` is NULL or was not started by a launcher. */
 void mpi_print_launcher(const struct comm *world, FILE *out);
 
-/* What must be added to that by hand, "with the same -H or --hostfile"; NULL: nothing. */
+/* Returns the words that a user must add to the command of mpi_print_launcher, "with the same -H or
+ * --hostfile"; NULL: none. */
 const char *mpi_launcher_missing(const struct comm *world);
 
-/* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
+/* Writes the name and version of the MPI library, "Open MPI v5.0.7"; empty in a build without MPI.
+ */
 void mpi_describe(char *out, size_t room);
 
-/* Seconds that the launcher leaves its ranks to end after it has asked them to, and the option that
- * changes it; negative: not known. */
+/* Returns the seconds between the launcher's request to end and the kill of ranks, and sets *option
+ * to the launcher's option for this time; negative: unknown. */
 double mpi_grace(const char **option);
 
-/* This process's communicator of all ranks; NULL config: ring. Ranks are ordered by machine, which
- * need not be MPI's own order; rank 0 is the same. Starts MPI unless the program has,
- * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
- * once in a process. The communicator's abort logs the note and ends the processes of all ranks,
- * this one included. */
+/* Makes this process's communicator of all ranks; NULL config: collectives around rings. Ranks are
+ * ordered by machine, so their numbers may differ from MPI's; rank 0 is the same. Starts MPI unless
+ * the program has started it. The MPI started here ends when the last communicator is freed, which
+ * the calling thread must do; MPI starts only once in a process. The communicator's abort logs its
+ * note and ends the processes of all ranks, this process included. */
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
 
-/* The world of what MPI's launcher has started, ring; NULL: this process was started alone. Refuses
- * what mpi_check_launcher does. */
+/* Makes the world of the ranks that a launcher has started, with collectives around rings; NULL if
+ * this process was started alone. Fails as mpi_check_launcher does. */
 enum sotto_status mpi_join_world(struct comm **out);
 
-/* Whether this rank of a world runs on this machine, whatever the nodes. */
+/* True if rank `rank` of a world runs on this process's machine, whatever the nodes. */
 bool mpi_same_machine(const struct comm *world, int rank);
 
-/* "rank 1", followed by "(host ub)" where ranks are on several machines. */
+/* Returns the name of a rank, "rank 1", with "(host ub)" if ranks are on several machines. */
 enum { MPI_NAME_ROOM = 96 };
 const char *mpi_rank_name(const struct comm *world, int rank);
 
-/* True if this rank is to say what has failed: rank 0 is at once, another when ranks before it have
- * had the time to say the same for all and to end the job. */
+/* True if this rank is the one to report a failure. Rank 0 always is; another rank is if the ranks
+ * before have had time to report the same failure and to end the job. */
 bool mpi_reports_failure(const struct comm *world);
 
-/* Who is gone, by name, "a rank on host ub" where that is all that is known; NULL: none is seen to
- * be. May be called in a signal's handler, once mpi_record_connections has been, which takes the
- * connections between machines that there are by then for those that stay. */
+/* mpi_lost_rank returns the name of a rank that has died, or "a rank on host ub" if only the host
+ * is known; NULL: no loss is visible. May be called in a signal handler, after
+ * mpi_record_connections, which records the connections between machines that are open now: a lost
+ * machine closes its connections. */
 const char *mpi_lost_rank(const struct comm *world);
 void mpi_record_connections(const struct comm *world);
 
-/* For a rank that fails before it has started MPI: not every launcher ends the others, which would
- * wait for this one for ever. Starts MPI to log the note and end all ranks, this one included; does
- * nothing where there was no launcher or MPI was started before. The log says which rank it is,
- * unless it is rank 0 and the note is of no file. */
+/* Ends the job for a rank that fails before it has started MPI. Not every launcher ends the other
+ * ranks, which would then wait without limit. Starts MPI to log the note and end all ranks, this
+ * rank included. Does nothing without a launcher or after MPI was started. The log names the rank,
+ * except rank 0 if the note is about no file. */
 void mpi_abort_unstarted(const struct status_note *note);
 
 #endif

@@ -8,7 +8,7 @@
 static bool find_function(struct nccl *n, const char *name, void *function)
 {
     void *found = dlsym(n->library, name);
-    memcpy(function, &found, sizeof found); /* a function's address, which C does not convert */
+    memcpy(function, &found, sizeof found); /* copied: C does not convert addresses of functions */
     if (!found)
         snprintf(n->why, sizeof n->why, "libnccl.so.2 has no %s", name);
     return found;

@@ -1,5 +1,5 @@
-/* NCCL, loaded when there is one: what carries vectors from GPU to GPU. Its few functions that are
- * used here are declared as its own header does, which need not be installed. */
+/* NCCL, loaded at run time if installed: carries vectors from GPU to GPU. The functions used here
+ * are declared as in NCCL's own header, which need not be installed. */
 #ifndef SOTTO_COMM_MPI_NCCL_H
 #define SOTTO_COMM_MPI_NCCL_H
 
@@ -18,7 +18,7 @@ enum { NCCL_BYTES = 0 }; /* ncclInt8 */
 struct nccl {
     pthread_mutex_t lock;
     bool tried;
-    void *library; /* NULL: there is none, and `why` says so */
+    void *library; /* NULL: not loaded; `why` has the reason */
     int (*get_id)(struct nccl_id *id);
     int (*init_rank)(void **comm, int size, struct nccl_id id, int rank);
     int (*destroy)(void *comm);
@@ -33,10 +33,10 @@ struct nccl {
 };
 
 void nccl_init(struct nccl *n);
-void nccl_need(struct nccl *n); /* loads it, once; any line of work may ask */
+void nccl_need(struct nccl *n); /* loads NCCL, once; any thread may call */
 void nccl_close(struct nccl *n);
 
-/* SOTTO_OK for 0; otherwise what NCCL says of `what`. */
+/* Returns SOTTO_OK for code 0, otherwise SOTTO_EPEER with NCCL's message and `what`. */
 enum sotto_status nccl_check(const struct nccl *n, int code, const char *what);
 
 #endif

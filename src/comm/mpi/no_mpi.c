@@ -30,7 +30,7 @@ bool mpi_reports_failure(const struct comm *world)
     return true;
 }
 
-const char *mpi_started(const struct comm *world)
+const char *mpi_launch_command(const struct comm *world)
 {
     (void)world;
     return "";

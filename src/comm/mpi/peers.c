@@ -1,9 +1,9 @@
-/* Where the ranks are: their names in messages, and who of them is gone.
+/* Where the ranks run: their names in messages, and which rank has died.
  *
- * When a rank dies, the launcher asks the others to end, with the signal by which a user asks for
- * it. By then the kernel has closed what the dead rank had open: its process is no more, or a
- * connection to it has ended, which MPI keeps as long as its ranks live. Looking costs a system
- * call each and takes no lock, so that a signal's handler may do it. */
+ * When a rank dies, the launcher sends the other ranks the same signal as a user who ends the job.
+ * By then the kernel has closed all files of the dead rank: its process is gone, and the
+ * connections to it, which MPI keeps open while ranks live, have ended. A look at each takes a
+ * system call and no lock, so a signal handler may look. */
 #define _GNU_SOURCE /* gethostname, struct tcp_info */
 #include "comm/mpi/mpi_impl.h"
 
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_FILES = 4096 }; /* descriptors that are looked at for connections */
+enum { MOST_FILES = 4096 }; /* file descriptors searched for connections */
 
 static struct mpi_peer describe_self(void)
 {
@@ -39,25 +39,27 @@ static bool on_one_machine(const struct mpi_shared *s, int size)
     return r == size;
 }
 
-/* The launcher runs on a machine where rank 0 need not be. */
-static enum sotto_status share_started(struct mpi_member *all)
+/* Gives all ranks the launcher's command: only ranks on the launcher's machine, which need not be
+ * rank 0's, can read it. */
+static enum sotto_status share_launch_command(struct mpi_member *all)
 {
     struct mpi_peers *p = &all->shared->peers;
-    p->started = calloc(MPI_STARTED_ROOM, 1);
-    if (!p->started)
+    p->launch_command = calloc(MPI_LAUNCH_COMMAND_ROOM, 1);
+    if (!p->launch_command)
         return fail(SOTTO_ENOMEM, "no memory for the launcher's command");
-    mpi_started_with(p->started, MPI_STARTED_ROOM);
-    int mine = *p->started ? all->base.rank : p->size, first = p->size;
+    mpi_read_launch_command(p->launch_command, MPI_LAUNCH_COMMAND_ROOM);
+    int mine = *p->launch_command ? all->base.rank : p->size, first = p->size;
     TRY(mpi_check(all, MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, all->comm), "start"));
     if (first == p->size)
         return SOTTO_OK;
-    return mpi_check(all, MPI_Bcast(p->started, MPI_STARTED_ROOM, MPI_BYTE, first, all->comm),
-                     "start");
+    return mpi_check(
+        all, MPI_Bcast(p->launch_command, MPI_LAUNCH_COMMAND_ROOM, MPI_BYTE, first, all->comm),
+        "start");
 }
 
-const char *mpi_started(const struct comm *world)
+const char *mpi_launch_command(const struct comm *world)
 {
-    return ((const struct mpi_member *)world)->shared->peers.started;
+    return ((const struct mpi_member *)world)->shared->peers.launch_command;
 }
 
 enum sotto_status mpi_peers_open(struct mpi_member *all)
@@ -76,19 +78,19 @@ enum sotto_status mpi_peers_open(struct mpi_member *all)
                   MPI_Allgather(&mine, sizeof mine, MPI_BYTE, s->peers.each, sizeof mine, MPI_BYTE,
                                 all->comm),
                   "start"));
-    s->peers.apart = !on_one_machine(s, all->base.size);
+    s->peers.several_machines = !on_one_machine(s, all->base.size);
     for (int r = 0; r < all->base.size; r++) {
         const char *host = s->peers.each[r].host;
         snprintf(s->peers.rank[r], sizeof *s->peers.rank,
-                 s->peers.apart ? "rank %d (host %s)" : "rank %d", r, host);
+                 s->peers.several_machines ? "rank %d (host %s)" : "rank %d", r, host);
         snprintf(s->peers.machine[r], sizeof *s->peers.machine, "a rank on host %s", host);
     }
-    return share_started(all);
+    return share_launch_command(all);
 }
 
 void mpi_peers_close(struct mpi_peers *p)
 {
-    free(p->started);
+    free(p->launch_command);
     free(p->each);
     free(p->rank);
     free(p->machine);
@@ -96,7 +98,7 @@ void mpi_peers_close(struct mpi_peers *p)
     *p = (struct mpi_peers){0};
 }
 
-/* The only rank of its machine, or any of several. */
+/* Returns the name of the only rank of a machine, or of a machine with several ranks. */
 static const char *name_machine(const struct mpi_shared *s, int rank)
 {
     int ranks = 0;
@@ -105,7 +107,8 @@ static const char *name_machine(const struct mpi_shared *s, int rank)
     return ranks == 1 ? s->peers.rank[rank] : s->peers.machine[rank];
 }
 
-/* A rank of the other machine that has this address; -1: none, or several machines have it. */
+/* Returns a rank of the other machine that has this address; -1: none, or several machines have the
+ * address. */
 static int rank_with_address(const struct mpi_shared *s, uint32_t address)
 {
     int found = -1;
@@ -121,7 +124,7 @@ static int rank_with_address(const struct mpi_shared *s, uint32_t address)
     return found;
 }
 
-/* 0: no socket. */
+/* Returns the inode of a socket; 0: not a socket. */
 static ino_t socket_number(int file)
 {
     struct stat info;
@@ -141,7 +144,7 @@ void mpi_record_connections(const struct comm *world)
     const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
     struct mpi_peers *p = (struct mpi_peers *)&s->peers;
     int n = 0;
-    for (int file = 0; file < MOST_FILES && p->apart; file++) {
+    for (int file = 0; file < MOST_FILES && p->several_machines; file++) {
         struct sockaddr_in to;
         socklen_t size = sizeof to;
         const ino_t number = socket_number(file);

@@ -1,5 +1,5 @@
-/* Messages whose sender goes on: copies, which MPI sends whenever it is polled. There are as many
- * as were ever under way at once. */
+/* Messages that their sender does not wait for: copies, which MPI sends while it is polled. Copies
+ * are kept for later messages; their number is the most that were ever in flight at once. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -17,7 +17,7 @@ static enum sotto_status test_posted(struct mpi_member *m, void *arg, int *done)
     return SOTTO_OK;
 }
 
-/* Those that have been sent are memory for others. */
+/* Moves sent messages to the idle list. */
 static enum sotto_status reap_posted(struct mpi_member *m)
 {
     for (struct mpi_posted **at = &m->posted; *at;) {
@@ -35,7 +35,7 @@ static enum sotto_status reap_posted(struct mpi_member *m)
     return SOTTO_OK;
 }
 
-/* The smallest that has room, or else the largest. */
+/* Takes the smallest idle message with room for `bytes` bytes, or else the largest; NULL: none. */
 static struct mpi_posted *take_idle_posted(struct mpi_member *m, size_t bytes)
 {
     struct mpi_posted **best = &m->idle, *p = m->idle;
@@ -58,7 +58,7 @@ static void free_posted(struct mpi_posted *p)
     free(p);
 }
 
-/* A message of `n` requests in all. */
+/* Makes a message with `n` requests and room for `bytes` bytes. */
 static enum sotto_status make_posted(struct mpi_member *m, size_t bytes, int n,
                                      struct mpi_posted **out)
 {
@@ -85,7 +85,7 @@ static enum sotto_status make_posted(struct mpi_member *m, size_t bytes, int n,
     return SOTTO_OK;
 }
 
-/* In pieces, and behind a hello, as messages.c receives them. */
+/* Posts a hello and the message in pieces, as messages.c receives them. */
 enum sotto_status mpi_post(struct comm *c, const void *data, size_t bytes, int to)
 {
     struct mpi_member *m = (struct mpi_member *)c;

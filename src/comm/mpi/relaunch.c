@@ -7,7 +7,8 @@
 #include "base/option/option.h"
 #include "comm/mpi/mpi_impl.h"
 
-/* Seconds from SIGTERM to SIGKILL: Open MPI's option, and the variable in which ranks find it. */
+/* Open MPI's option for the seconds from SIGTERM to SIGKILL, and the variable that reports its
+ * value to ranks. */
 #if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5
 #define GRACE_OPTION "--prtemca odls_base_sigkill_timeout"
 #define GRACE_VARIABLE "PRTE_MCA_odls_base_sigkill_timeout"
@@ -16,9 +17,9 @@
 #define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 #endif
 
-/* The time to stop in that mpirun was given. None is proposed: Open MPI waits for all of it,
- * several times over, at every end by a signal or an error, also when its ranks have ended long
- * before. */
+/* Prints the time to stop that mpirun was given. No default is proposed: Open MPI waits for all of
+ * this time, several times over, at every end by a signal or an error, even if its ranks have ended
+ * long before. */
 static void put_grace(FILE *out)
 {
     const char *grace = getenv(GRACE_VARIABLE);
@@ -26,7 +27,7 @@ static void put_grace(FILE *out)
         fprintf(out, " " GRACE_OPTION " %d", mpi_env_number(GRACE_VARIABLE));
 }
 
-/* What Open MPI wants said, of `ranks` on this machine. */
+/* Prints the options for `ranks` ranks on this machine that Open MPI demands. */
 static void put_open_mpi(FILE *out, int ranks, bool crowded)
 {
     if (geteuid() == 0)
@@ -36,7 +37,8 @@ static void put_open_mpi(FILE *out, int ranks, bool crowded)
     put_grace(out);
 }
 
-/* Open MPI alone asks for options, and tells how many ranks it would start without a word. */
+/* Prints the options of the launcher; only Open MPI demands any. OMPI_UNIVERSE_SIZE is the number
+ * of ranks started without --oversubscribe. */
 static void put_launcher_options(FILE *out, int ranks)
 {
     const int slots = mpi_env_number("OMPI_UNIVERSE_SIZE");
@@ -45,7 +47,8 @@ static void put_launcher_options(FILE *out, int ranks)
         put_open_mpi(out, ranks, slots > 0 && size > slots);
 }
 
-/* How Open MPI was told to bind ranks to cores; without that it may choose another way. */
+/* Returns the binding of ranks to cores that Open MPI was given; NULL: none, and Open MPI may
+ * choose another one next time. */
 static const char *core_binding(void)
 {
     static const char *const variable[] = {"OMPI_MCA_hwloc_base_binding_policy",
@@ -64,7 +67,8 @@ static bool under_mpirun(void)
     return launcher && strcmp(launcher, "mpirun") == 0;
 }
 
-/* The hosts that Open MPI was given in a file; not those of -H, which it keeps to itself. */
+/* Returns the host file that Open MPI was given; NULL: none. The hosts of -H are not in the
+ * environment. */
 static const char *host_file(void)
 {
     static const char *const variable[] = {"OMPI_MCA_orte_default_hostfile",
@@ -75,18 +79,18 @@ static const char *host_file(void)
     return NULL;
 }
 
-/* The launcher's own command without the program, with the time to stop in, and with a binding that
- * its environment gave it. */
+/* Prints the launcher's own command without the program, with the time to stop and the binding that
+ * the launcher's environment contains. */
 static void put_as_started(const char *started, FILE *out)
 {
     const bool bound = strstr(started, "bind-to") || strstr(started, "binding_policy");
-    const char *behind = strchr(started, '\n');
-    fprintf(out, "%.*s", (int)(behind - started), started);
+    const char *end = strchr(started, '\n');
+    fprintf(out, "%.*s", (int)(end - started), started);
     if (mpi_env_number("OMPI_COMM_WORLD_SIZE") > 0 && !strstr(started, "odls_base_sigkill_timeout"))
         put_grace(out);
     if (core_binding() && !bound)
         fprintf(out, " --bind-to %s", core_binding());
-    fprintf(out, " %s", behind + 1);
+    fprintf(out, " %s", end + 1);
 }
 
 static void put_as_known(const struct comm *world, FILE *out)
@@ -111,29 +115,29 @@ void mpi_print_launcher(const struct comm *world, FILE *out)
 {
     if (!world || !mpi_launcher())
         return;
-    if (under_mpirun() && *mpi_started(world))
-        put_as_started(mpi_started(world), out);
+    if (under_mpirun() && *mpi_launch_command(world))
+        put_as_started(mpi_launch_command(world), out);
     else
         put_as_known(world, out);
 }
 
 const char *mpi_launcher_missing(const struct comm *world)
 {
-    if (!world || !under_mpirun() || *mpi_started(world) || host_file())
+    if (!world || !under_mpirun() || *mpi_launch_command(world) || host_file())
         return NULL;
     return mpi_env_number("OMPI_COMM_WORLD_SIZE") ? "with the same -H or --hostfile"
                                                   : "with the same -hosts or -f";
 }
 
-/* The words that started this program, as a shell would want them. */
+/* Prints the command of this program, quoted for a shell. */
 static void put_program(FILE *out)
 {
     char words[512] = "";
-    FILE *f = fopen("/proc/self/cmdline", "r"); /* a word, a zero byte, a word, ... */
+    FILE *f = fopen("/proc/self/cmdline", "r"); /* words, each with a zero byte after it */
     const size_t n = f ? fread(words, 1, sizeof words, f) : 0;
     if (f)
         fclose(f);
-    if (n == 0 || words[n - 1]) /* or it is longer than that */
+    if (n == 0 || words[n - 1]) /* not read, or longer than `words` */
         fputs(" PROGRAM ...", out);
     for (size_t at = 0; n > 0 && !words[n - 1] && at < n; at += strlen(words + at) + 1) {
         fputc(' ', out);
@@ -144,10 +148,10 @@ static void put_program(FILE *out)
 enum sotto_status mpi_check_launcher(void)
 {
     const int size = mpi_env_number("WORLD_SIZE"), here = mpi_env_number("LOCAL_WORLD_SIZE");
-    const bool several = here > 0 && here < size; /* hosts */
+    const bool several = here > 0 && here < size; /* true if ranks are on several hosts */
     char *command = NULL;
     size_t length = 0;
-    /* Under mpirun, also of one rank, they are left from something else. */
+    /* Variables under mpirun, even of one rank, are left from another launcher. */
     if (mpi_detected() || getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALRANKID") ||
         !getenv("RANK") || size < 2)
         return SOTTO_OK;
@@ -179,8 +183,8 @@ enum sotto_status mpi_join_world(struct comm **out)
     return mpi_detected() ? mpi_world(out, NULL) : SOTTO_OK;
 }
 
-/* Open MPI tells its ranks what it was started with. Ctrl-C reaches mpirun alone, which sends
- * SIGTERM and after this time SIGKILL. */
+/* Open MPI reports its own options to ranks. Ctrl-C reaches mpirun only, which sends SIGTERM, and
+ * SIGKILL after the grace time. */
 double mpi_grace(const char **option)
 {
     const char *set = getenv(GRACE_VARIABLE);

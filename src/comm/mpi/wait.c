@@ -1,6 +1,6 @@
-/* Waiting without burning a core: poll for a moment, then sleep between polls, longer and longer.
- * MPI moves bytes only while it is polled, so a poll that took much of the processor's time is
- * taken to have moved some, and the sleeps become shorter again. */
+/* Waiting without burning a core: polls for a moment, then sleeps between polls, longer and longer.
+ * MPI moves bytes only while it is polled; a poll that took much processor time has moved some, and
+ * makes the sleeps shorter again. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -8,14 +8,17 @@
 #include <math.h>
 #include <time.h>
 
-#define SPIN_SECONDS 40e-6   /* a small message's time: do not sleep yet                         */
-#define SHORTEST_SLEEP 20e-6 /* seconds */
-#define LONG_SLEEP 1e-3      /* the longest in a short wait;                                     */
-#define LONGEST_SLEEP 4e-3   /* waking costs 10 to 20 us, so at this rate half a percent         */
-#define SLEEP_SHARE 0.03     /* of the time waited so far: what sleeping may add to a long wait  */
-#define WORK_SECONDS 4e-6    /* a poll that moved bytes takes longer than this,                  */
-#define COLD_SECONDS 25e-6   /* or than this where the core was somebody else's before           */
-enum { POLLS = 3 };          /* between sleeps: some libraries look at sockets now and then only */
+#define SPIN_SECONDS 40e-6   /* time of a small message: no sleep before */
+#define SHORTEST_SLEEP 20e-6 /* first and shortest sleep */
+#define LONG_SLEEP 1e-3      /* longest sleep in a short wait */
+#define LONGEST_SLEEP 4e-3   /* longest sleep: waking costs 10 to 20 us, half a percent */
+#define SLEEP_SHARE                                                                                \
+    0.03 /* a sleep's share of the time waited so far: what sleeps may add to a long wait */
+#define WORK_SECONDS 4e-6  /* least processor time of a poll that moved bytes */
+#define COLD_SECONDS 25e-6 /* the same if another thread had the core before */
+enum {
+    POLLS = 3
+}; /* polls between sleeps: some libraries look at sockets only at every other poll */
 
 enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *what)
 {
@@ -25,7 +28,7 @@ enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *wh
     int length = 0, kind = MPI_ERR_OTHER;
     MPI_Error_string(code, text, &length);
     MPI_Error_class(code, &kind);
-    for (char *c = text; *c; c++) /* MPICH writes a line for each of its functions */
+    for (char *c = text; *c; c++) /* MPICH writes one line per function */
         *c = *c == '\n' ? ' ' : *c;
     if (kind == MPI_ERR_TRUNCATE)
         return fail(SOTTO_EPEER, "rank %d, %s: a peer sent more than was expected (%s)",
@@ -38,7 +41,7 @@ static double clamp_seconds(double low, double x, double high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* The processor's time is this thread's. */
+/* A moment: this thread's processor time, and the clock, in seconds. */
 struct poll_moment {
     double processor, clock;
 };
@@ -51,8 +54,9 @@ static struct poll_moment moment_now(void)
                                 clock_now(&clock_real)};
 }
 
-/* Whether a poll moved bytes. A library that finds nothing to do may let others have the core: to
- * switch to them and back takes as long as to move a few, and waking from a sleep does, too. */
+/* True if the poll between two moments moved bytes. An idle library may yield the core: the switch
+ * to another thread and back costs as much time as moving a few bytes, and so does waking from a
+ * sleep. */
 static bool has_worked(struct poll_moment from, struct poll_moment to, bool slept)
 {
     const double used = to.processor - from.processor, away = to.clock - from.clock - used;
@@ -110,7 +114,7 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
     }
     double sleep = SHORTEST_SLEEP;
     struct poll_moment at = moment_now();
-    for (int polls = 1; !done; polls++) { /* since the last sleep */
+    for (int polls = 1; !done; polls++) { /* polls since the last sleep */
         TRY(look(m, arg, &done));
         const struct poll_moment before = at;
         at = moment_now();

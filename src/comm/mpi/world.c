@@ -1,4 +1,4 @@
-/* Communicators of MPI from the first to the last: starting, splitting, ending. */
+/* The world of MPI and its communicators: start, split, end. */
 #include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -9,16 +9,16 @@
 
 #include "base/log.h"
 
-/* Open MPI sends a long message over TCP as one "put", and what comes the other way waits behind
- * it: a ring would use a slow link one way at a time. As plain sends (its flags without put) both
- * ways are busy. What the user has set stays. */
+/* Open MPI sends a long message over TCP as one "put", and messages in the other direction wait for
+ * its end: a ring would use a slow link one way at a time. As plain sends (flags without put) both
+ * directions are busy. A value that the user has set stays. */
 static void tune_open_mpi(void)
 {
     setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0);
 }
 
-/* Where srun does not speak PMIx, Open MPI (unless built for Slurm's older protocols) ends the
- * process from within and advises to build Slurm anew. */
+/* Warns before MPI starts: if srun does not speak PMIx, Open MPI (unless built for Slurm's older
+ * protocols) ends the process itself, and advises to build Slurm again. */
 static void warn_of_srun(void)
 {
 #ifdef OPEN_MPI
@@ -31,8 +31,8 @@ static void warn_of_srun(void)
 #endif
 }
 
-/* Libraries tell a name and a version, and behind a comma or a line's end where they were built:
- * "Open MPI v5.0.7, package: ...", "MPICH Version:      4.3.0". */
+/* Libraries report name and version, and after a comma or a line's end the build: "Open MPI v5.0.7,
+ * package: ...", "MPICH Version: 4.3.0". */
 void mpi_describe(char *out, size_t room)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -76,7 +76,7 @@ static enum sotto_status start_mpi(bool *ours)
                                     "overlapped communication needs");
 }
 
-/* Drops one user; the last one ends MPI once all ranks have come that far. */
+/* Drops one user of the shared state. The last user ends MPI, when all ranks have arrived here. */
 static void leave_shared(struct mpi_shared *s)
 {
     if (atomic_fetch_sub(&s->users, 1) > 1)
@@ -112,7 +112,8 @@ static void mpi_free_member(struct comm *c)
     free(m);
 }
 
-/* Takes over `comm`, also in failure. `node` is this rank's. */
+/* Makes a member of a communicator. Takes over `comm`, also on failure. `node` is this rank's node.
+ */
 static enum sotto_status mpi_make_member(struct mpi_shared *s, MPI_Comm comm, int node,
                                          struct comm **out)
 {
@@ -157,7 +158,7 @@ static enum sotto_status mpi_make_member(struct mpi_shared *s, MPI_Comm comm, in
     return st;
 }
 
-/* This machine: MPI's own rank of the first rank on it. */
+/* Sets *host to the number of this machine: MPI's own rank of the machine's first rank. */
 static enum sotto_status find_host(struct mpi_member *all, int *host)
 {
     MPI_Comm near;
@@ -170,8 +171,8 @@ static enum sotto_status find_host(struct mpi_member *all, int *host)
     return st;
 }
 
-/* The world as everything above MPI knows it: machine by machine, however the launcher dealt ranks
- * out, so that ranks of a node follow each other. Rank 0 is the same. */
+/* Makes the world as all callers see it: ranks in the order of machines, whatever the launcher's
+ * order, so that the ranks of a node are consecutive. Rank 0 is the same. */
 static enum sotto_status order_world(struct mpi_member *all, struct mpi_shared *s)
 {
     int host = 0;
@@ -186,7 +187,7 @@ static enum sotto_status order_world(struct mpi_member *all, struct mpi_shared *
                      "start");
 }
 
-/* The node of this rank: its machine, or the part of the world that it is in. */
+/* Returns the node of this rank: its machine or, with `nodes` nodes, its part of the world. */
 static int find_node(const struct mpi_shared *s, int size, int nodes)
 {
     int node = s->host[s->rank];
@@ -202,8 +203,8 @@ bool mpi_same_machine(const struct comm *world, int rank)
     return s->host[rank] == s->host[s->rank];
 }
 
-/* One rank's ring among the others' native calls would wait for ever: everybody learns of it here,
- * before the first call. */
+/* Fails on all ranks if the ranks have different collectives: a rank's ring among native calls
+ * would wait without limit. */
 static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
 {
     static const char *const name[] = {"native", "ring"};
@@ -217,7 +218,8 @@ static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
                 name[first == MPI_COLLECTIVES_NATIVE], name[first == MPI_COLLECTIVES_RING]);
 }
 
-/* Colors may be any number: the group's color in MPI is the first rank that gave it. */
+/* Splits. Colors may be any number: the color given to MPI is the first rank with the same color.
+ */
 static enum sotto_status mpi_split(struct comm *c, int color, struct comm **out)
 {
     struct mpi_member *m = (struct mpi_member *)c;
@@ -265,7 +267,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
     static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING,
                                             .meet = MPI_MEET_SECONDS};
-    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* the whole world, for messages */
+    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* stands for the world in messages */
     struct mpi_watch watch;
     bool ours = false;
     *out = NULL;
@@ -283,7 +285,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
             MPI_Finalize();
         return fail(SOTTO_ENOMEM, "no memory for a world of %d ranks", all.base.size);
     }
-    atomic_init(&s->users, 1); /* this function */
+    atomic_init(&s->users, 1); /* one user: this function */
     s->ours = ours;
     s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
     s->ops.split = mpi_split;
@@ -307,7 +309,8 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
             "library this program was built with, or with what it understands of srun's: "
             "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
             mpi_launched_size());
-    /* Ranks leave MPI's start together, but come to MPI that the program started when they like. */
+    /* Ranks leave MPI's start at the same time; if the program started MPI, they may arrive here at
+     * any time. */
     if (st == SOTTO_OK && ours && config->meet > 0)
         st = mpi_meet(&all, config->meet);
     mpi_watch_open(&watch, "joined its ranks", ours ? config->meet : 3 * config->meet);
@@ -329,8 +332,9 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     return st;
 }
 
-/* What rank 0 finds wrong is wrong on all ranks, unless it is a file, of which each host may have
- * its own. */
+/* Writes the name of a rank that fails before MPI is started. A mistake found by rank 0 is the same
+ * on all ranks, so no name is given, unless the mistake is in a file, of which each host may have
+ * its own copy. */
 static void name_before_start(int rank, enum sotto_status code, char out[MPI_NAME_ROOM])
 {
     struct mpi_host host;
@@ -338,7 +342,7 @@ static void name_before_start(int rank, enum sotto_status code, char out[MPI_NAM
     if (rank == 0 && code != SOTTO_EIO)
         return;
     mpi_look_at_host(&host);
-    if (mpi_launched_apart())
+    if (mpi_launched_on_several_hosts())
         snprintf(out, MPI_NAME_ROOM, "rank %d (host %s): ", rank, host.name);
     else
         snprintf(out, MPI_NAME_ROOM, "rank %d: ", rank);
@@ -355,7 +359,8 @@ void mpi_abort_unstarted(const struct status_note *note)
     const int rank = mpi_launched_rank();
     name_before_start(rank, note->code, who);
     if (rank == 0)
-        log_error("%s%s", who, note->text); /* MPI that cannot start may end the process */
+        log_error("%s%s", who,
+                  note->text); /* logged first: a failing start of MPI may end the process */
     if (start_mpi(&ours) != SOTTO_OK)
         return;
     if (rank > 0 && mpi_await_turn(rank))

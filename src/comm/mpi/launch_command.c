@@ -1,5 +1,5 @@
-/* The command that started this rank, up to the program: read from the launcher, where that is a
- * process above this one. Ranks learn options such as -H in no other way. */
+/* The launcher's command up to the program, read from the launcher if it is a process above this
+ * one. Ranks cannot learn options such as -H in another way. */
 #define _GNU_SOURCE /* fmemopen */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,7 @@ struct command_words {
     int n;
 };
 
-/* The words of a process's command; none where they cannot be read, or are more than there is room
- * for. */
+/* Reads the words of a process's command; none if they cannot be read or do not fit. */
 static void read_words(struct command_words *w, const char *process)
 {
     char path[64];
@@ -39,7 +38,7 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The process above; 0: it is not known. */
+/* Returns the parent of a process; 0: unknown. */
 static long process_above(long process)
 {
     char path[64], line[1024], *end;
@@ -64,8 +63,9 @@ static bool is_launcher(const char *program)
     return false;
 }
 
-/* Where this process's words begin among the launcher's, whose last ones they are; else where the
- * program does that Open MPI was given, which may be a script; 0: not there, or one of several. */
+/* Returns at which of the launcher's words the program begins: at this process's own words if they
+ * end the command, else at the program that Open MPI was given, perhaps a script. 0: not found, or
+ * several programs. */
 static int find_own_words(const struct command_words *launcher, const struct command_words *own)
 {
     const char *given = getenv("OMPI_COMMAND");
@@ -83,7 +83,7 @@ static int find_own_words(const struct command_words *launcher, const struct com
     return same ? at : 0;
 }
 
-void mpi_started_with(char *out, size_t room)
+void mpi_read_launch_command(char *out, size_t room)
 {
     struct command_words *launcher = malloc(sizeof *launcher), *own = malloc(sizeof *own);
     int program = 0;
@@ -108,7 +108,7 @@ void mpi_started_with(char *out, size_t room)
     }
     if (to && fclose(to) != 0)
         *out = '\0';
-    if (out[room - 2]) /* it may have been cut */
+    if (out[room - 2]) /* may be cut: not used */
         *out = '\0';
     free(launcher);
     free(own);
