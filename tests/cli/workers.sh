@@ -222,7 +222,7 @@ succeeds "$sotto" train --resume given --steps=10 --outer=nesterov
 says '^changed: diloco.outer sgd -> nesterov$'
 ! grep -q 'changed: diloco.H' out || die "H was lost"
 
-# What a worker sends in a step for 125,000 of 4 million elements, and the 64 bytes of what all count: with random
+# What a worker sends in a step for 125,000 of 4 million elements, and the 80 bytes of what all count: with random
 # 2(R-1)/R of the values, or R-1 times their signs, with demo R-1 times the values with 6 bits for each place, in whole
 # words for each of two messages, of four of the eight stages.
 sends() { # sends GROUPS BYTES OPTIONS...
@@ -230,7 +230,7 @@ sends() { # sends GROUPS BYTES OPTIONS...
     rm -rf sends
     succeeds "$sotto" train --oracle=null --null.parameters=4M --workers=$groups --mesh=${groups}x1 --time=virtual --worker.step=1ms \
         --steps=3 --out=sends "${@:3}"
-    grep -q "\"bytes\": $((3 * (want + 64 * (groups - 1))))," sends/report.json ||
+    grep -q "\"bytes\": $((3 * (want + 80 * (groups - 1))))," sends/report.json ||
         die "$groups groups, ${*:3}: $(grep '"bytes"' sends/report.json), not 3 x $want"
 }
 sends 2 500000 --strategy=random
@@ -240,9 +240,9 @@ sends 4 93750 --strategy=random --sign=before
 sends 2 593752 --strategy=demo --shape=flat
 sends 4 1781256 --strategy=demo --shape=flat
 sends 2 593760 --strategy=demo --shape=flat --message=0
-# Of all elements, and 48 bytes of what groups count: half of them with bf16.
-sends 4 $((24000000 - 48)) --strategy=diloco --H=1
-sends 4 $((12000000 - 48)) --strategy=diloco --H=1 --dtype=bf16
+# Of all elements, and 56 bytes of what groups count: half of them with bf16.
+sends 4 $((24000000 - 72)) --strategy=diloco --H=1
+sends 4 $((12000000 - 72)) --strategy=diloco --H=1 --dtype=bf16
 
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.
 fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \

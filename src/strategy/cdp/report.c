@@ -53,7 +53,8 @@ static void add_counts(struct counts *sum, const struct counts *n)
     sum->targets += n->targets;
     sum->tokens += n->tokens;
     sum->microbatches += n->microbatches;
-    sum->stop += n->stop;
+    sum->votes.stop += n->votes.stop;
+    sum->votes.save += n->votes.save;
     sum->workers += n->workers;
     sum->seconds += n->seconds;
 }
@@ -120,11 +121,12 @@ enum sotto_status cdp_receive_total(struct cdp *c)
 enum sotto_status cdp_send_counts(struct cdp *c, int64_t step)
 {
     struct counts *own = &c->sums.own[step & 1];
+    const struct plan *plan = c->round.plan;
     assert(step == c->sums.reported + 1);
-    own->workers =
-        1; /* the lane writes other fields of `own`, and reads these two after the start */
-    own->stop = c->round.plan ? c->round.plan->stop + (c->round.plan->save ? STOP_SAVE : 0) : 0;
-    own->seconds = c->round.plan ? c->round.plan->seconds : 0;
+    /* The lane writes other fields of `own`, and reads these three after the start. */
+    own->workers = 1;
+    own->votes = (struct votes){.stop = plan && plan->stop, .save = plan && plan->save};
+    own->seconds = plan ? plan->seconds : 0;
     TRY(start_report_job(c, send_counts_job, c));
     c->sums.reported = step;
     return step == c->t ? cdp_receive_total(c) : SOTTO_OK;

@@ -48,13 +48,17 @@ struct replicate_own {
     bool meet;            /* a worker voted to meet the others (replicate_ops.begin) */
 };
 
-/* What `stop` has more in sums over workers or groups where a save is due, which one of them says:
- * more than there are of them. */
-#define STOP_SAVE 0x1p30
+/* Votes of a round: the number of workers that vote for each. */
+struct votes {
+    double stop; /* to end the run after the round */
+    double save; /* to write a checkpoint after the round */
+    double meet; /* to meet the other groups (replicate_ops.begin) */
+};
 
 /* The same since the last exchange, to be summed over the groups with the next one. */
 struct tally {
-    double groups, rounds, tokens, microbatches, seconds, stop;
+    double groups, rounds, tokens, microbatches, seconds;
+    double stop, save; /* groups that vote for each */
 };
 
 struct replicate {

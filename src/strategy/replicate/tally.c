@@ -1,9 +1,7 @@
 /* What groups tell each other beside their parameters: one short sum with each exchange. */
 #include "strategy/replicate/replicate.h"
 
-#include <math.h>
-
-enum { TALLY = sizeof(struct tally) / sizeof(double) };
+enum { TALLY = sizeof(struct tally) / sizeof(double) }; /* doubles and nothing else */
 
 static void add(struct replicate *r)
 {
@@ -14,7 +12,8 @@ static void add(struct replicate *r)
     t->tokens += own->tokens;
     t->microbatches += own->microbatches;
     t->seconds = own->seconds;
-    t->stop = own->stop + (own->save && !r->saving ? STOP_SAVE : 0);
+    t->stop = own->stop;
+    t->save = own->save && !r->saving;
 }
 
 enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale)
@@ -29,7 +28,7 @@ enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, d
 void tally_take(struct tally *out, struct replicate *r)
 {
     *out = r->tally;
-    r->saving = out->stop >= STOP_SAVE;
+    r->saving = out->save > 0;
     r->tally = (struct tally){0};
 }
 
@@ -48,8 +47,8 @@ void tally_tell(const struct tally *t, struct replicate *r)
                                 .tokens = (int64_t)t->tokens,
                                 .microbatches = (int64_t)t->microbatches,
                                 .seconds = t->seconds / t->groups};
-    r->stop = fmod(t->stop, STOP_SAVE) > 0;
-    r->save = t->stop >= STOP_SAVE;
+    r->stop = t->stop > 0;
+    r->save = t->save > 0;
 }
 
 enum sotto_status replicate_agree(struct replicate *r)

@@ -24,14 +24,12 @@ enum sotto_status shard_count(struct shard *s, int slot, int64_t index)
 enum sotto_status counts_sum(const struct shard *s, struct counts *c)
 {
     const struct mesh *mesh = s->is.mesh;
-    double all[COUNTS] = {c->loss, c->targets, c->tokens,  c->microbatches,
-                          c->stop, c->workers, c->seconds, c->abandoned};
+    double *all = (double *)c; /* parts, which follow, are not summed */
     const struct replicate_ops *r = s->replicate->ops;
     TRY(comm_sum(r->sums_gradient ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
-    const double parts = s->is.config->weight == WEIGHT_TOKENS ? all[1] : all[3];
+    c->parts = s->is.config->weight == WEIGHT_TOKENS ? c->targets : c->microbatches;
     if (r->in_step && !r->sums_gradient)
         TRY(comm_sum(mesh->lane_replicate, all, COUNTS));
-    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], parts};
     return SOTTO_OK;
 }
 
@@ -69,8 +67,8 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
                                     .microbatches = out->microbatches,
                                     .seconds = c->seconds / c->workers};
         out->agreed = &s->agreed;
-        out->stop = fmod(c->stop, STOP_SAVE) > 0;
-        out->save = c->stop >= STOP_SAVE;
+        out->stop = c->votes.stop > 0;
+        out->save = c->votes.save > 0;
     } else {
         out->agreed = r->agreed.rounds ? &r->agreed : NULL;
         out->stop = r->stop;
@@ -101,9 +99,9 @@ void shard_tell(struct shard *s, const struct counts *c)
                                                .loss = c->loss,
                                                .targets = c->targets,
                                                .seconds = c->seconds / c->workers,
-                                               .stop = fmod(c->stop, STOP_SAVE) > 0,
-                                               .save = fmod(c->stop, STOP_MEET) >= STOP_SAVE,
-                                               .meet = c->stop >= STOP_MEET};
+                                               .stop = c->votes.stop > 0,
+                                               .save = c->votes.save > 0,
+                                               .meet = c->votes.meet > 0};
 }
 
 double shard_scale(const struct shard *s, const struct counts *all)

@@ -112,7 +112,7 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
         s->empty = g;
         s->counts = (struct counts){0};
     }
-    s->counts.stop = plan->stop + (plan->save ? STOP_SAVE : 0) + (meet ? STOP_MEET : 0);
+    s->counts.votes = (struct votes){.stop = plan->stop, .save = plan->save, .meet = meet};
     s->counts.workers = 1;
     s->counts.seconds = plan->seconds;
     s->carried = false;
@@ -202,7 +202,8 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
 /* What the others wait for: the counts, which say so, and the stages, which then take no time. */
 static enum sotto_status abandon(struct shard *s, bool alone)
 {
-    s->counts.abandoned = s->counts.stop = 1;
+    s->counts.votes = (struct votes){.stop = 1};
+    s->counts.abandoned = 1;
     TRY(shard_settle(&s->base)); /* others may have come so far */
     if (alone)
         return SOTTO_OK;

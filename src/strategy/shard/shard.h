@@ -12,20 +12,19 @@ struct stage_job {
     int k;
 };
 
-/* What is counted over the micro-batches of a round, as doubles so that one sum carries it. */
+/* Counts of a round's micro-batches, and the workers' votes; doubles, so that one sum carries them.
+ */
 struct counts {
     double loss; /* summed over targets */
     double targets, tokens, microbatches;
-    double stop;             /* workers that want to, STOP_SAVE and STOP_MEET */
+    struct votes votes;
     double workers, seconds; /* how many were counted, and their plan.seconds */
     double abandoned;        /* workers that have not finished their micro-batches */
     double parts; /* by counts_sum: micro-batches or targets of the gradient that was summed, which
                      are fewer where groups are in step without that sum */
 };
-enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) };
-
-/* What counts.stop has more where a worker votes to meet: more than all the rest. */
-#define STOP_MEET 0x1p40
+enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) }; /* that are summed */
+_Static_assert(sizeof(struct counts) == (COUNTS + 1) * sizeof(double), "doubles and nothing else");
 
 /* Owned elements side by side in one stage: where they lie there and in the own vector. */
 struct slice {

@@ -229,7 +229,7 @@ static struct watched *run(const char *placement, int rule, int n)
     assert_int_equal(w.collectives, 0);
     for (int i = 0; i < w.messages; i++) {
         const size_t bytes = w.log[i].bytes;
-        assert_int_equal(bytes, w.log[i].kind == NUMBERS ? 64
+        assert_int_equal(bytes, w.log[i].kind == NUMBERS ? COUNTS * sizeof(double)
                                 : w.log[i].kind == EDGE  ? CHAIN_WIDTH * sizeof(float)
                                                          : CHAIN_EACH * sizeof(float));
     }

@@ -97,7 +97,7 @@ struct times {
 };
 
 /* A round from its definition: forward, then backward from the last stage to the first; a lane that
- * takes the round's five counts behind the first backward, and each stage's sum (`turns` around the
+ * takes the round's ten counts behind the first backward, and each stage's sum (`turns` around the
  * ring) when its backward is done or the lane is free. What is left of it then is exposed, as is
  * `behind`, which comes after the step. */
 static struct times predict(const struct outcome *o, const struct link_model *links, int turns,
@@ -111,7 +111,7 @@ static struct times predict(const struct outcome *o, const struct link_model *li
         double jobs = ring(links, o->count[k] * sizeof(float), turns);
         now += STEP * 2 * o->stage_flops[k] / o->flops;
         if (k == o->stages - 1)
-            jobs += gather(links, WORKERS * 5 * sizeof(double));
+            jobs += gather(links, WORKERS * 10 * sizeof(double));
         lane = fmax(lane, now) + jobs;
         t.communication += jobs;
     }
@@ -175,7 +175,7 @@ static void a_round_sends_its_bytes(void **state)
 {
     (void)state;
     struct outcome o = simulate((const char *[]){"link.inter=10MB/s", NULL});
-    double bytes = 5 * sizeof(double) * (WORKERS - 1);
+    double bytes = 10 * sizeof(double) * (WORKERS - 1);
     for (int k = 0; k < o.stages; k++)
         bytes += 2.0 * (double)(o.count[k] * sizeof(float)) * (WORKERS - 1) / WORKERS;
     for (int r = 0; r < WORKERS; r++) {
@@ -186,7 +186,7 @@ static void a_round_sends_its_bytes(void **state)
     assert_near("bytes inside", (double)o.worker[0].cost.inside, STEPS * bytes, 1e-3);
     assert_int_equal(o.worker[0].cost.between, 0);
     /* across two nodes a third of it; the counts, which are small, one and two ranks back */
-    const double counts = 5 * sizeof(double), vectors = bytes - 3 * counts;
+    const double counts = 10 * sizeof(double), vectors = bytes - 3 * counts;
     o = simulate((const char *[]){"link.inter=10MB/s", "train.nodes=2", NULL});
     for (int r = 0; r < WORKERS; r++) {
         const double near = r % 2 * counts;

@@ -59,7 +59,7 @@ static double forward_time(const struct case_ *c, int k)
 static double count_time(const struct case_ *c)
 {
     const struct formula f = formula_of(c);
-    return formula_rounds(&f, 8.0 * 8);
+    return formula_rounds(&f, 10 * 8.0);
 }
 
 /* One round from its beginning at 0. In the lane the counts go first; each stage's reduction waits
