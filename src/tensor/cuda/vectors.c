@@ -161,13 +161,13 @@ void cuda_relu_backward(struct device *dev, struct view dx, struct view dy, stru
 }
 
 /* As many stretches as one launch takes. */
-static int take_runs(struct run *to, const struct stretch *s, int n)
+static int take_runs(struct optim_run *to, const struct stretch *s, int n)
 {
     n = n < RUNS ? n : RUNS;
     for (int i = 0; i < n; i++)
-        to[i] =
-            (struct run){cuda_vec(s[i].x), cuda_vec(s[i].theta), cuda_vec(s[i].g), cuda_vec(s[i].m),
-                         cuda_vec(s[i].v), s[i].count,           s[i].decay};
+        to[i] = (struct optim_run){cuda_vec(s[i].x), cuda_vec(s[i].theta), cuda_vec(s[i].g),
+                                   cuda_vec(s[i].m), cuda_vec(s[i].v),     s[i].count,
+                                   s[i].decay};
     return n;
 }
 
@@ -175,7 +175,7 @@ void cuda_adamw(struct device *dev, const struct adamw *p, const struct stretch 
 {
     const struct adamw_step step = {p->lr,       p->beta1,    p->beta2,      p->eps,
                                     p->correct1, p->correct2, p->grad_scale, p->peek};
-    struct run runs[RUNS];
+    struct optim_run runs[RUNS];
     for (int at = 0; at < n;) {
         const int here = take_runs(runs, s + at, n - at);
         cuda_check(dev, launch_adamw(cuda_stream(dev), &step, runs, here), "step");
@@ -187,7 +187,7 @@ void cuda_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, 
 {
     const struct sgd_step step = {p->lr,       p->momentum, p->grad_scale,
                                   p->nesterov, p->peek,     p->first};
-    struct run runs[RUNS];
+    struct optim_run runs[RUNS];
     for (int at = 0; at < n;) {
         const int here = take_runs(runs, s + at, n - at);
         cuda_check(dev, launch_sgd(cuda_stream(dev), &step, runs, here), "step");

@@ -5,7 +5,7 @@
 namespace {
 
 /* 1 / (1 + exp(-x)), and what it lacks of 1: both to the last places, however small. */
-template <bool ROUGH> __device__ __forceinline__ float sigmoid(float x, float *rest)
+template <bool ROUGH> __device__ __forceinline__ float sigmoid_with_rest(float x, float *rest)
 {
     if (ROUGH) {
         const float weight = __fdividef(1, 1 + __expf(-x));
@@ -21,7 +21,7 @@ template <bool ROUGH> __device__ __forceinline__ float sigmoid(float x, float *r
  * formula overflows. (1 + tanh u) / 2 is the sigmoid of 2 u, which cancels nothing below 0. */
 enum { TANH, TANH_ROUGH, EXACT };
 
-template <int KIND> __device__ __forceinline__ float gelu_weight(float x, float *slope)
+template <int KIND> __device__ __forceinline__ float gelu_weight_slope(float x, float *slope)
 {
     if (KIND == EXACT) {
         *slope = expf(-0.5f * x * x) * 0.3989422804f;
@@ -29,7 +29,8 @@ template <int KIND> __device__ __forceinline__ float gelu_weight(float x, float 
     }
     const float root = 2 * 0.7978845608f, cubic = 0.044715f;
     float rest;
-    const float weight = sigmoid<KIND == TANH_ROUGH>(root * (x + cubic * x * x * x), &rest);
+    const float weight =
+        sigmoid_with_rest<KIND == TANH_ROUGH>(root * (x + cubic * x * x * x), &rest);
     *slope = fabsf(x) > 20 ? 0 : weight * rest * root * (1 + 3 * cubic * x * x);
     return weight;
 }
@@ -38,7 +39,7 @@ template <int KIND> __device__ __forceinline__ float gelu_weight(float x, float 
 template <int KIND> __device__ __forceinline__ float gelu_slope(float x)
 {
     float slope;
-    const float weight = gelu_weight<KIND>(x, &slope);
+    const float weight = gelu_weight_slope<KIND>(x, &slope);
     return weight + (slope == 0 ? 0 : x * slope);
 }
 
@@ -46,11 +47,11 @@ template <int KIND> struct gelu_forward_each {
     vec y, x;
     template <int V> __device__ void run(size_t i) const
     {
-        few<V> in = load<V>(x, i);
+        few<V> in = load_few<V>(x, i);
         float slope;
         for (int e = 0; e < V; e++)
-            in.at[e] *= gelu_weight<KIND>(in.at[e], &slope);
-        store<V>(y, i, in);
+            in.at[e] *= gelu_weight_slope<KIND>(in.at[e], &slope);
+        store_few<V>(y, i, in);
     }
 };
 
@@ -64,19 +65,21 @@ template <int KIND> struct gelu_backward_each {
     }
     template <int V> __device__ few<V> gradient(size_t i) const
     {
-        few<V> d = load<V>(dy, i);
-        turn<V>(load<V>(x, i), d);
-        store<V>(dx, i, d);
+        few<V> d = load_few<V>(dy, i);
+        turn<V>(load_few<V>(x, i), d);
+        store_few<V>(dx, i, d);
         return d;
     }
+};
+
+struct gelu_eight {
+    uint4 in, d;
 };
 
 /* The same, added up over rows; by eight, of bf16 alone, which stays as it is while it waits. */
 template <int KIND> struct gelu_bias_column {
     static const int sums = 1, held = 2, unroll = 1;
-    struct eight {
-        uint4 in, d;
-    };
+    typedef gelu_eight eight;
     gelu_backward_each<KIND> of;
     int width;
     __device__ void add(size_t r, int c, double *sum) const
@@ -91,7 +94,7 @@ template <int KIND> struct gelu_bias_column {
     {
         few<8> d = eight_of(v.d);
         of.template turn<8>(eight_of(v.in), d);
-        store<8>(of.dx, r * width + c, d);
+        store_few<8>(of.dx, r * width + c, d);
         for (int e = 0; e < 8; e++)
             sum[0].at[e] += d.at[e];
     }
@@ -101,12 +104,12 @@ template <bool ROUGH> struct swiglu_forward_each {
     vec y, gate, up;
     template <int V> __device__ void run(size_t i) const
     {
-        few<V> g = load<V>(gate, i);
-        const few<V> u = load<V>(up, i);
+        few<V> g = load_few<V>(gate, i);
+        const few<V> u = load_few<V>(up, i);
         float rest;
         for (int e = 0; e < V; e++)
-            g.at[e] *= sigmoid<ROUGH>(g.at[e], &rest) * u.at[e];
-        store<V>(y, i, g);
+            g.at[e] *= sigmoid_with_rest<ROUGH>(g.at[e], &rest) * u.at[e];
+        store_few<V>(y, i, g);
     }
 };
 
@@ -114,16 +117,16 @@ template <bool ROUGH> struct swiglu_backward_each {
     vec dgate, dup, dy, gate, up;
     template <int V> __device__ void run(size_t i) const
     {
-        const few<V> d = load<V>(dy, i), g = load<V>(gate, i), u = load<V>(up, i);
+        const few<V> d = load_few<V>(dy, i), g = load_few<V>(gate, i), u = load_few<V>(up, i);
         few<V> to_gate, to_up;
         for (int e = 0; e < V; e++) {
             float rest;
-            const float s = sigmoid<ROUGH>(g.at[e], &rest);
+            const float s = sigmoid_with_rest<ROUGH>(g.at[e], &rest);
             to_gate.at[e] = d.at[e] * u.at[e] * s * (1 + g.at[e] * rest);
             to_up.at[e] = d.at[e] * g.at[e] * s;
         }
-        store<V>(dgate, i, to_gate);
-        store<V>(dup, i, to_up);
+        store_few<V>(dgate, i, to_gate);
+        store_few<V>(dup, i, to_up);
     }
 };
 
@@ -132,17 +135,17 @@ template <bool ROUGH> struct swiglu_backward_each {
 int launch_gelu_forward(stream_t s, int exact, vec y, vec x, size_t n)
 {
     const int lanes = lanes_of(y, x);
-    return exact    ? each(s, gelu_forward_each<EXACT>{y, x}, n, lanes)
-           : y.half ? each(s, gelu_forward_each<TANH_ROUGH>{y, x}, n, lanes)
-                    : each(s, gelu_forward_each<TANH>{y, x}, n, lanes);
+    return exact    ? launch_each(s, gelu_forward_each<EXACT>{y, x}, n, lanes)
+           : y.half ? launch_each(s, gelu_forward_each<TANH_ROUGH>{y, x}, n, lanes)
+                    : launch_each(s, gelu_forward_each<TANH>{y, x}, n, lanes);
 }
 
 int launch_gelu_backward(stream_t s, int exact, vec dx, vec dy, vec x, size_t n)
 {
     const int lanes = lanes_of(dx, dy, x);
-    return exact     ? each(s, gelu_backward_each<EXACT>{dx, dy, x}, n, lanes)
-           : dx.half ? each(s, gelu_backward_each<TANH_ROUGH>{dx, dy, x}, n, lanes)
-                     : each(s, gelu_backward_each<TANH>{dx, dy, x}, n, lanes);
+    return exact     ? launch_each(s, gelu_backward_each<EXACT>{dx, dy, x}, n, lanes)
+           : dx.half ? launch_each(s, gelu_backward_each<TANH_ROUGH>{dx, dy, x}, n, lanes)
+                     : launch_each(s, gelu_backward_each<TANH>{dx, dy, x}, n, lanes);
 }
 
 template <int KIND>
@@ -166,14 +169,14 @@ int launch_gelu_bias_backward(stream_t s, int exact, int rows, int width, vec dx
 int launch_swiglu_forward(stream_t s, vec y, vec gate, vec up, size_t n)
 {
     const int lanes = lanes_of(y, gate, up);
-    return y.half ? each(s, swiglu_forward_each<true>{y, gate, up}, n, lanes)
-                  : each(s, swiglu_forward_each<false>{y, gate, up}, n, lanes);
+    return y.half ? launch_each(s, swiglu_forward_each<true>{y, gate, up}, n, lanes)
+                  : launch_each(s, swiglu_forward_each<false>{y, gate, up}, n, lanes);
 }
 
 int launch_swiglu_backward(stream_t s, vec dgate, vec dup, vec dy, vec gate, vec up, size_t n)
 {
     const int lanes = lanes_of(dgate, dup, dy, gate, up);
     return dgate.half && dup.half
-               ? each(s, swiglu_backward_each<true>{dgate, dup, dy, gate, up}, n, lanes)
-               : each(s, swiglu_backward_each<false>{dgate, dup, dy, gate, up}, n, lanes);
+               ? launch_each(s, swiglu_backward_each<true>{dgate, dup, dy, gate, up}, n, lanes)
+               : launch_each(s, swiglu_backward_each<false>{dgate, dup, dy, gate, up}, n, lanes);
 }

@@ -8,7 +8,10 @@ struct sum_column {
     static const int sums = 1;
     vec x;
     int width;
-    __device__ void add(size_t r, int c, double *sum) const { sum[0] += get(x, r * width + c); }
+    __device__ void add(size_t r, int c, double *sum) const
+    {
+        sum[0] += get_element(x, r * width + c);
+    }
 };
 
 struct square_column { /* about the mean, so that columns far from zero keep their digits */
@@ -18,7 +21,7 @@ struct square_column { /* about the mean, so that columns far from zero keep the
     const double *mean;
     __device__ void add(size_t r, int c, double *sum) const
     {
-        const double d = get(x, r * width + c) - mean[c];
+        const double d = get_element(x, r * width + c) - mean[c];
         sum[0] += d * d;
     }
 };
@@ -66,16 +69,17 @@ struct normalize_each {
     template <int V> __device__ void run(size_t i) const
     {
         const int c = i % width;
-        const float value = (get(x, i) - stats[c]) * stats[width + c] * get(gain, c) +
-                            get(bias, c) + get_or_zero(residual, i);
-        put(y, i, relu && value < 0 ? 0 : value);
+        const float value =
+            (get_element(x, i) - stats[c]) * stats[width + c] * get_element(gain, c) +
+            get_element(bias, c) + element_or_zero(residual, i);
+        put_element(y, i, relu && value < 0 ? 0 : value);
     }
 };
 
 /* dy where it counts. */
-__device__ __forceinline__ float counted(vec dy, vec y, int relu, size_t i)
+__device__ __forceinline__ float counted_gradient(vec dy, vec y, int relu, size_t i)
 {
-    return relu && get(y, i) <= 0 ? 0 : get(dy, i);
+    return relu && get_element(y, i) <= 0 ? 0 : get_element(dy, i);
 }
 
 struct grad_column {
@@ -86,8 +90,8 @@ struct grad_column {
     __device__ void add(size_t r, int c, double *sum) const
     {
         const size_t i = r * width + c;
-        const float d = counted(dy, y, relu, i);
-        sum[0] += d * ((get(x, i) - stats[c]) * stats[width + c]);
+        const float d = counted_gradient(dy, y, relu, i);
+        sum[0] += d * ((get_element(x, i) - stats[c]) * stats[width + c]);
         sum[1] += d;
     }
 };
@@ -104,9 +108,9 @@ __global__ void grad_totals_kernel(double *totals, vec dgain, vec dbias, const d
     totals[c] = d_hat;
     totals[width + c] = d;
     if (dgain.data)
-        put(dgain, c, (float)(get(dgain, c) + d_hat));
+        put_element(dgain, c, (float)(get_element(dgain, c) + d_hat));
     if (dbias.data)
-        put(dbias, c, (float)(get(dbias, c) + d));
+        put_element(dbias, c, (float)(get_element(dbias, c) + d));
 }
 
 struct denormalize_each {
@@ -117,14 +121,15 @@ struct denormalize_each {
     template <int V> __device__ void run(size_t i) const
     {
         const int c = i % p.width;
-        const float d = counted(dy, y, p.relu, i), rstd = stats[p.width + c];
-        const float hat = (get(x, i) - stats[c]) * rstd;
-        const float d_hat = (float)(totals[c] / p.rows), mean = (float)(totals[p.width + c] / p.rows);
+        const float d = counted_gradient(dy, y, p.relu, i), rstd = stats[p.width + c];
+        const float hat = (get_element(x, i) - stats[c]) * rstd;
+        const float d_hat = (float)(totals[c] / p.rows),
+                    mean = (float)(totals[p.width + c] / p.rows);
         const float shift = p.training ? mean + hat * d_hat : 0;
-        const float to = rstd * get(gain, c) * (d - shift);
+        const float to = rstd * get_element(gain, c) * (d - shift);
         if (dresidual.data) /* it or dx may be dy, which is read by now */
-            put(dresidual, i, d);
-        put(dx, i, to);
+            put_element(dresidual, i, d);
+        put_element(dx, i, to);
     }
 };
 
@@ -148,8 +153,9 @@ int launch_batchnorm_forward(stream_t s, batchnorm_shape p, vec y, vec x, vec ga
             p, batchnorm_state{running_mean, running_variance, stats}, mean, parts, n);
     st = st ? st : cudaGetLastError();
     return st ? st
-              : each_one(s, normalize_each{y, x, gain, bias, residual, stats, p.width, p.relu},
-                         (size_t)p.rows * p.width);
+              : launch_each_one(s,
+                                normalize_each{y, x, gain, bias, residual, stats, p.width, p.relu},
+                                (size_t)p.rows * p.width);
 }
 
 int launch_batchnorm_backward(stream_t s, batchnorm_shape p, vec dx, vec dgain, vec dbias,
@@ -163,6 +169,7 @@ int launch_batchnorm_backward(stream_t s, batchnorm_shape p, vec dx, vec dgain, 
         totals, dgain, dbias, parts, (int)blocks_of(p.rows, COLUMN_ROWS), p.width);
     st = st ? st : cudaGetLastError();
     return st ? st
-              : each_one(s, denormalize_each{p, dx, dresidual, dy, x, y, gain, stats, totals},
-                         (size_t)p.rows * p.width);
+              : launch_each_one(s,
+                                denormalize_each{p, dx, dresidual, dy, x, y, gain, stats, totals},
+                                (size_t)p.rows * p.width);
 }

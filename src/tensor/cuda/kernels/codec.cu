@@ -14,16 +14,16 @@ int tile_size(const tile_shape *p)
 }
 
 /* A tile as its block works on it: two rooms of its size and, for decoding, counts of senders. */
-struct tile {
+struct block_tile {
     float *a, *b;
     int *count;
     size_t begin, kept; /* in the vector, among what is kept */
 };
 
-__device__ tile open_tile(const tile_shape &p, int i, float *room, float *shared)
+__device__ block_tile open_tile(const tile_shape &p, int i, float *room, float *shared)
 {
     const int size = p.h * p.w;
-    tile t;
+    block_tile t;
     t.a = size <= FITS ? shared : room + (size_t)blockIdx.x * 3 * size;
     t.b = t.a + size;
     t.count = (int *)(t.b + size);
@@ -33,7 +33,8 @@ __device__ tile open_tile(const tile_shape &p, int i, float *room, float *shared
 }
 
 /* to (n, w): each row of `from` by the matrix along w: for all frequencies, or back. */
-__device__ void along_w(const tile_shape &p, float *to, const float *from, size_t stride, bool back)
+__device__ void transform_along_w(const tile_shape &p, float *to, const float *from, size_t stride,
+                                  bool back)
 {
     for (int e = threadIdx.x; e < p.h * p.w; e += blockDim.x) {
         const int y = e / p.w, j = e % p.w;
@@ -45,7 +46,7 @@ __device__ void along_w(const tile_shape &p, float *to, const float *from, size_
     }
 }
 
-__device__ void along_h(const tile_shape &p, float *to, const float *from, bool back)
+__device__ void transform_along_h(const tile_shape &p, float *to, const float *from, bool back)
 {
     for (int e = threadIdx.x; e < p.h * p.w; e += blockDim.x) {
         const int i = e / p.w, j = e % p.w;
@@ -58,38 +59,38 @@ __device__ void along_h(const tile_shape &p, float *to, const float *from, bool 
 }
 
 /* The inverse of the coefficients in t.a; it is in the room that is returned. */
-__device__ float *inverse(const tile_shape &p, const tile &t)
+__device__ float *inverse_transform(const tile_shape &p, const block_tile &t)
 {
-    along_w(p, t.b, t.a, p.w, true);
+    transform_along_w(p, t.b, t.a, p.w, true);
     __syncthreads();
     if (p.h == 1) /* whose matrix is 1 */
         return t.b;
-    along_h(p, t.a, t.b, true);
+    transform_along_h(p, t.a, t.b, true);
     __syncthreads();
     return t.a;
 }
 
 /* Magnitudes in the order of their numbers. */
-__device__ __forceinline__ unsigned magnitude(float x)
+__device__ __forceinline__ unsigned magnitude_bits(float x)
 {
     return __float_as_uint(x) & 0x7fffffffu;
 }
 
-__device__ int count_from(const float *c, int size, unsigned least, int *room)
+__device__ int count_reaching(const float *c, int size, unsigned least, int *room)
 {
     int mine = 0;
     for (int e = threadIdx.x; e < size; e += blockDim.x)
-        mine += magnitude(c[e]) >= least;
+        mine += magnitude_bits(c[e]) >= least;
     return block_sum(mine, room);
 }
 
 /* A magnitude that exactly `keep` elements reach or, where equal ones do not let it be, the largest
  * that as many do; found bit by bit. */
-__device__ unsigned threshold(const float *c, int size, int keep, int *room)
+__device__ unsigned block_threshold(const float *c, int size, int keep, int *room)
 {
     unsigned found = 0;
     for (int bit = 30, n = 0; bit >= 0 && n != keep; bit--) {
-        const int reach = count_from(c, size, found | 1u << bit, room);
+        const int reach = count_reaching(c, size, found | 1u << bit, room);
         if (reach < keep)
             continue;
         found |= 1u << bit;
@@ -115,22 +116,22 @@ __device__ int before_me(int x, int *room)
 
 /* Writes the `keep` largest of t.a in the order of their places, and leaves of t.a these, as
  * rounded, and zeros. A thread has a stretch of places. */
-__device__ void keep_largest(const tile_shape &p, const tile &t, int32_t *index, vec value,
-                             int *room)
+__device__ void keep_block_largest(const tile_shape &p, const block_tile &t, int32_t *index,
+                                   vec value, int *room)
 {
     const int size = p.h * p.w, each = (size + blockDim.x - 1) / blockDim.x;
     const int begin = min((int)threadIdx.x * each, size), end = min(begin + each, size);
-    const unsigned least = threshold(t.a, size, p.keep, room);
+    const unsigned least = block_threshold(t.a, size, p.keep, room);
     int larger = 0, equal = 0;
     for (int e = begin; e < end; e++) {
-        larger += magnitude(t.a[e]) > least;
-        equal += magnitude(t.a[e]) == least;
+        larger += magnitude_bits(t.a[e]) > least;
+        equal += magnitude_bits(t.a[e]) == least;
     }
-    const int spare = p.keep - count_from(t.a, size, least + 1, room); /* for equal ones */
+    const int spare = p.keep - count_reaching(t.a, size, least + 1, room); /* for equal ones */
     int equal_before = before_me(equal, room);
     int at = before_me(larger, room) + min(equal_before, spare);
     for (int e = begin; e < end; e++) {
-        const unsigned own = magnitude(t.a[e]);
+        const unsigned own = magnitude_bits(t.a[e]);
         const bool kept = own > least || (own == least && equal_before < spare);
         equal_before += own == least;
         if (!kept) {
@@ -138,8 +139,8 @@ __device__ void keep_largest(const tile_shape &p, const tile &t, int32_t *index,
             continue;
         }
         index[t.kept + at] = e;
-        put(value, t.kept + at, t.a[e]);
-        t.a[e] = get(value, t.kept + at);
+        put_element(value, t.kept + at, t.a[e]);
+        t.a[e] = get_element(value, t.kept + at);
         at++;
     }
     __syncthreads();
@@ -150,14 +151,14 @@ __global__ void encode_kernel(tile_shape p, float *m, int32_t *index, vec value,
     extern __shared__ float shared[];
     __shared__ int room[THREADS];
     for (int i = p.begin + blockIdx.x; i < p.end; i += gridDim.x) {
-        const tile t = open_tile(p, i, rooms, shared);
-        along_w(p, p.h == 1 ? t.a : t.b, m + t.begin, p.stride, false);
+        const block_tile t = open_tile(p, i, rooms, shared);
+        transform_along_w(p, p.h == 1 ? t.a : t.b, m + t.begin, p.stride, false);
         __syncthreads();
         if (p.h > 1)
-            along_h(p, t.a, t.b, false);
+            transform_along_h(p, t.a, t.b, false);
         __syncthreads();
-        keep_largest(p, t, index, value, room);
-        const float *back = inverse(p, t);
+        keep_block_largest(p, t, index, value, room);
+        const float *back = inverse_transform(p, t);
         for (int e = threadIdx.x; e < p.h * p.w; e += blockDim.x)
             m[t.begin + e / p.w * p.stride + e % p.w] -= back[e];
         __syncthreads();
@@ -165,8 +166,8 @@ __global__ void encode_kernel(tile_shape p, float *m, int32_t *index, vec value,
 }
 
 /* Means of what was sent, in t.a. */
-__device__ void add_up(const tile_shape &p, const tile &t, const tile_messages &sent,
-                       uint64_t *damaged)
+__device__ void average_messages(const tile_shape &p, const block_tile &t,
+                                 const tile_messages &sent, uint64_t *damaged)
 {
     const int size = p.h * p.w;
     for (int e = threadIdx.x; e < size; e += blockDim.x) {
@@ -181,7 +182,7 @@ __device__ void add_up(const tile_shape &p, const tile &t, const tile_messages &
                 *damaged = (uint64_t)e << 32 | (uint64_t)p.h << 16 | (uint64_t)p.w;
                 continue;
             }
-            t.a[e] += get(sent.value, r * sent.value_step + t.kept + k);
+            t.a[e] += get_element(sent.value, r * sent.value_step + t.kept + k);
             t.count[e]++;
         }
     }
@@ -197,9 +198,9 @@ __global__ void decode_kernel(tile_shape p, float *y, tile_messages sent, float 
 {
     extern __shared__ float shared[];
     for (int i = p.begin + blockIdx.x; i < p.end; i += gridDim.x) {
-        const tile t = open_tile(p, i, rooms, shared);
-        add_up(p, t, sent, damaged);
-        const float *back = inverse(p, t);
+        const block_tile t = open_tile(p, i, rooms, shared);
+        average_messages(p, t, sent, damaged);
+        const float *back = inverse_transform(p, t);
         for (int e = threadIdx.x; e < p.h * p.w; e += blockDim.x)
             y[t.begin + e / p.w * p.stride + e % p.w] = back[e];
         __syncthreads();

@@ -120,11 +120,12 @@ static __global__ void __launch_bounds__(32 * TOTAL_LANES)
         return;
     for (int l = 1; l < TOTAL_LANES; l++)
         total += room[l][threadIdx.x];
-    put(to, column, (float)(get(to, column) + total));
+    put_element(to, column, (float)(get_element(to, column) + total));
 }
 
 /* to[k] += sum k of each column over n parts, where there is one. */
-static inline int add_totals(stream_t s, const vec *to, int sums, int n, int width, const double *parts)
+static inline int add_totals(stream_t s, const vec *to, int sums, int n, int width,
+                             const double *parts)
 {
     column_targets y = {};
     for (int k = 0; k < sums; k++)

@@ -22,8 +22,8 @@ static __device__ const float dct_cosine[DCT_SIDE + 1] = {
 };
 /* clang-format on */
 
-template <int N> struct dct {
-    typedef dct<N / 2> below;
+template <int N> struct dct_butterflies {
+    typedef dct_butterflies<N / 2> below;
     enum { HALF = N / 2 };
 
     static __device__ __forceinline__ void c2(float *y, const float *x)
@@ -83,7 +83,7 @@ template <int N> struct dct {
     }
 };
 
-template <> struct dct<1> {
+template <> struct dct_butterflies<1> {
     static __device__ __forceinline__ void c2(float *y, const float *x)
     {
         y[0] = x[0];
@@ -99,7 +99,7 @@ template <> struct dct<1> {
 };
 
 /* What makes it orthonormal, of frequency k. */
-static __device__ __forceinline__ float dct_scale(int k)
+static __device__ __forceinline__ float dct_factor(int k)
 {
     return k ? 0.176776695f : 0.125f; /* sqrt(2 / 64), sqrt(1 / 64) */
 }
@@ -108,10 +108,10 @@ static __device__ __forceinline__ float dct_scale(int k)
 static __device__ __forceinline__ void dct_forward(float (&x)[DCT_SIDE])
 {
     float y[DCT_SIDE];
-    dct<DCT_SIDE>::c2(y, x);
+    dct_butterflies<DCT_SIDE>::c2(y, x);
 #pragma unroll
     for (int i = 0; i < DCT_SIDE; i++)
-        x[i] = y[i] * dct_scale(i);
+        x[i] = y[i] * dct_factor(i);
 }
 
 static __device__ __forceinline__ void dct_back(float (&x)[DCT_SIDE])
@@ -119,8 +119,8 @@ static __device__ __forceinline__ void dct_back(float (&x)[DCT_SIDE])
     float y[DCT_SIDE];
 #pragma unroll
     for (int i = 0; i < DCT_SIDE; i++)
-        y[i] = x[i] * dct_scale(i);
-    dct<DCT_SIDE>::back(x, y);
+        y[i] = x[i] * dct_factor(i);
+    dct_butterflies<DCT_SIDE>::back(x, y);
 }
 
 #endif

@@ -26,17 +26,17 @@ template <class K> static int ask_room(K *kernel, size_t most)
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
 }
 
-static __device__ __forceinline__ float get(vec v, size_t i)
+static __device__ __forceinline__ float get_element(vec v, size_t i)
 {
     return v.half ? __bfloat162float(((const bf16 *)v.data)[i]) : ((const float *)v.data)[i];
 }
 
-static __device__ __forceinline__ float get_or_zero(vec v, size_t i)
+static __device__ __forceinline__ float element_or_zero(vec v, size_t i)
 {
-    return v.data ? get(v, i) : 0;
+    return v.data ? get_element(v, i) : 0;
 }
 
-static __device__ __forceinline__ void put(vec v, size_t i, float x)
+static __device__ __forceinline__ void put_element(vec v, size_t i, float x)
 {
     if (v.half)
         ((bf16 *)v.data)[i] = __float2bfloat16_rn(x);
@@ -49,11 +49,11 @@ template <int V> struct few {
     float at[V];
 };
 
-template <int V> static __device__ __forceinline__ few<V> load(vec v, size_t i)
+template <int V> static __device__ __forceinline__ few<V> load_few(vec v, size_t i)
 {
     few<V> out;
     if (V == 1) {
-        out.at[0] = get(v, i);
+        out.at[0] = get_element(v, i);
     } else if (V == 8 && v.half) {
         const uint4 raw = *(const uint4 *)((const bf16 *)v.data + i);
         const unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
@@ -86,7 +86,7 @@ template <int V> static __device__ __forceinline__ few<V> load(vec v, size_t i)
 template <int V> static __device__ __forceinline__ few<V> load_or_zero(vec v, size_t i)
 {
     if (v.data)
-        return load<V>(v, i);
+        return load_few<V>(v, i);
     few<V> zero;
     for (int e = 0; e < V; e++)
         zero.at[e] = 0;
@@ -99,10 +99,10 @@ static __device__ __forceinline__ unsigned pair_of(float low, float high)
     return *(const unsigned *)&both;
 }
 
-template <int V> static __device__ __forceinline__ void store(vec v, size_t i, few<V> x)
+template <int V> static __device__ __forceinline__ void store_few(vec v, size_t i, few<V> x)
 {
     if (V == 1)
-        put(v, i, x.at[0]);
+        put_element(v, i, x.at[0]);
     else if (V == 8 && v.half)
         *(uint4 *)((bf16 *)v.data + i) =
             make_uint4(pair_of(x.at[0], x.at[1 % V]), pair_of(x.at[2 % V], x.at[3 % V]),
@@ -173,7 +173,7 @@ template <int V, class F> __global__ void each_kernel(F f, size_t n)
             f.template run<1>(i);
 }
 
-template <class F> static int each(stream_t s, F f, size_t n, int lanes)
+template <class F> static int launch_each(stream_t s, F f, size_t n, int lanes)
 {
     if (n == 0)
         return 0;
@@ -187,7 +187,7 @@ template <class F> static int each(stream_t s, F f, size_t n, int lanes)
 }
 
 /* The same of what is always taken one by one. */
-template <class F> static int each_one(stream_t s, F f, size_t n)
+template <class F> static int launch_each_one(stream_t s, F f, size_t n)
 {
     if (n)
         each_kernel<1, F><<<blocks_of(n, THREADS), THREADS, 0, s>>>(f, n);

@@ -4,7 +4,7 @@
  * row's last three bits, as the copies put them there and the units expect them; it begins on 1024
  * bytes. Rows of 128 elements are two tiles, one after the other. A product is of a warpgroup: four
  * warps, each of which has a strip of 16 of the 64 rows of a result, as in mma.cuh. It is
- * asynchronous: registers that it reads or writes are touched only after a wait and `settle`. */
+ * asynchronous: registers that it reads or writes are touched only after a wait and `settle_results`. */
 #ifndef SOTTO_TENSOR_CUDA_HOPPER_CUH
 #define SOTTO_TENSOR_CUDA_HOPPER_CUH
 
@@ -24,25 +24,25 @@ typedef uint64_t barrier;
 #ifdef HOPPER_CODE
 
 /* Of a thread, as what the compiler knows to be the same for a whole warp. */
-static __device__ __forceinline__ int warpgroup()
+static __device__ __forceinline__ int warpgroup_index()
 {
     return __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);
 }
 
-static __device__ __forceinline__ int warp()
+static __device__ __forceinline__ int warp_index()
 {
     return __shfl_sync(0xffffffffu, threadIdx.x / 32 % 4, 0);
 }
 
 /* What the units are told of a tile: its address, in 16 bytes, how far apart groups of eight rows
  * are, and the permutation; for columns, also how far the next 64 of them are. */
-static __device__ __forceinline__ uint64_t rows_of(const bf16 *tile)
+static __device__ __forceinline__ uint64_t tile_rows_of(const bf16 *tile)
 {
     const uint64_t apart = 8 * TILE_ROW / 16, permuted = 1;
     return (shared_address(tile) & 0x3ffff) >> 4 | 1ull << 16 | apart << 32 | permuted << 62;
 }
 
-static __device__ __forceinline__ uint64_t columns_of(const bf16 *tile, int rows)
+static __device__ __forceinline__ uint64_t tile_columns_of(const bf16 *tile, int rows)
 {
     const uint64_t apart = 8 * TILE_ROW / 16, permuted = 1, next = rows * TILE_ROW / 16;
     return (shared_address(tile) & 0x3ffff) >> 4 | next << 16 | apart << 32 | permuted << 62;
@@ -132,7 +132,7 @@ template <int LEFT> static __device__ __forceinline__ void wait_products()
 }
 
 /* Keeps what the compiler does with results behind the wait for them. */
-template <int N> static __device__ __forceinline__ void settle(float (&acc)[N][4])
+template <int N> static __device__ __forceinline__ void settle_results(float (&acc)[N][4])
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -146,7 +146,7 @@ template <int W, int N>
 static __device__ __forceinline__ void rows_product(float (&d)[N / 8][4], const bf16 *a,
                                                     const bf16 *b)
 {
-    const uint64_t left = rows_of(a), right = rows_of(b);
+    const uint64_t left = tile_rows_of(a), right = tile_rows_of(b);
 #pragma unroll
     for (int k = 0; k < W / 16; k++)
         product_of(d, left + columns_on(k, 64), right + columns_on(k, N), k > 0);
@@ -158,7 +158,7 @@ static __device__ __forceinline__ void columns_product(float (&d)[W / 8][4],
                                                        const unsigned (&a)[K / 16][4],
                                                        const bf16 *b)
 {
-    const uint64_t right = columns_of(b, K);
+    const uint64_t right = tile_columns_of(b, K);
 #pragma unroll
     for (int k = 0; k < K / 16; k++)
         product_of(d, a[k], right + rows_on(k));
@@ -189,7 +189,7 @@ static __device__ __forceinline__ void publish_barriers()
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-static __device__ __forceinline__ void arrive(barrier *b)
+static __device__ __forceinline__ void arrive_once(barrier *b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
@@ -202,7 +202,7 @@ static __device__ __forceinline__ void arrive_for(barrier *b, int bytes)
 }
 
 /* Until the phase of this parity is over: 0 for the first, 1 for the second, ... */
-static __device__ __forceinline__ void await(barrier *b, int parity)
+static __device__ __forceinline__ void await_barrier(barrier *b, int parity)
 {
     int over;
     do {
@@ -217,8 +217,8 @@ static __device__ __forceinline__ void await(barrier *b, int parity)
 
 /* Starts to copy rows of a head, as many as the map's boxes have, into W / 64 tiles of `rows`. */
 template <int W>
-static __device__ __forceinline__ void start_rows(bf16 *to, int rows, const CUtensorMap *map,
-                                                  barrier *b, int head, int row, int batch)
+static __device__ __forceinline__ void start_tile_rows(bf16 *to, int rows, const CUtensorMap *map,
+                                                       barrier *b, int head, int row, int batch)
 {
 #pragma unroll
     for (int c = 0; c < W; c += TILE_WIDTH)
@@ -229,12 +229,14 @@ static __device__ __forceinline__ void start_rows(bf16 *to, int rows, const CUte
 }
 
 /* Starts to copy bytes, a multiple of 16, between addresses that are such multiples too. */
-static __device__ __forceinline__ void start_bytes(void *to, const void *from, int bytes, barrier *b)
+static __device__ __forceinline__ void start_bytes(void *to, const void *from, int bytes,
+                                                   barrier *b)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-                 "[%3];" ::"r"(shared_address(to)),
-                 "l"(from), "r"(bytes), "r"(shared_address(b))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(shared_address(to)),
+        "l"(from), "r"(bytes), "r"(shared_address(b))
+        : "memory");
 }
 
 /* What ordinary stores of a thread have put into shared memory is what copies find there, after a
@@ -264,8 +266,8 @@ static __device__ __forceinline__ void round_strip(bf16 *to, const float (&acc)[
 
 /* Copies tiles of 64 rows back; rows and columns that the map does not have stay out. */
 template <int W>
-static __device__ __forceinline__ void store_rows(const bf16 *from, const CUtensorMap *map, int head,
-                                                  int row, int batch)
+static __device__ __forceinline__ void store_tile_rows(const bf16 *from, const CUtensorMap *map,
+                                                       int head, int row, int batch)
 {
 #pragma unroll
     for (int c = 0; c < W; c += TILE_WIDTH)

@@ -17,7 +17,7 @@ struct gather_each {
         const int ix = (int)(window % p.out_w) * p.stride - p.pad + tap % p.kernel;
         const size_t row = window / ((size_t)p.out_w * p.out_h);
         const bool in = iy >= 0 && iy < p.h && ix >= 0 && ix < p.w;
-        put(y, i, in ? get(x, ((row * p.h + iy) * p.w + ix) * p.channels + c) : 0);
+        put_element(y, i, in ? get_element(x, ((row * p.h + iy) * p.w + ix) * p.channels + c) : 0);
     }
 };
 
@@ -31,14 +31,14 @@ __device__ __forceinline__ void windows_at(int at, int kernel, int stride, int p
 }
 
 /* Pixels and channel of an element of x, and its windows. */
-struct spot {
+struct pixel_windows {
     int y, x, c, y0, y1, x0, x1;
     size_t row;
 };
 
-__device__ spot spot_of(const window_shape &p, size_t i)
+__device__ pixel_windows pixel_windows_of(const window_shape &p, size_t i)
 {
-    spot s;
+    pixel_windows s;
     s.c = i % p.channels;
     s.x = i / p.channels % p.w;
     s.y = i / p.channels / p.w % p.h;
@@ -55,7 +55,7 @@ struct scatter_each {
     int add;
     template <int V> __device__ void run(size_t i) const
     {
-        const spot s = spot_of(p, i);
+        const pixel_windows s = pixel_windows_of(p, i);
         float sum = 0;
         for (int wy = s.y0; wy < s.y1; wy++)
             for (int wx = s.x0; wx < s.x1; wx++) {
@@ -64,7 +64,7 @@ struct scatter_each {
                 const size_t window = (s.row * p.out_h + wy) * p.out_w + wx;
                 sum += dy[(window * p.kernel * p.kernel + tap) * p.channels + s.c];
             }
-        put(dx, i, add ? get(dx, i) + sum : sum);
+        put_element(dx, i, add ? get_element(dx, i) + sum : sum);
     }
 };
 
@@ -84,13 +84,13 @@ struct maxpool_forward_each {
             const int iy = y0 + t / p.kernel, ix = x0 + t % p.kernel;
             if (iy < 0 || iy >= p.h || ix < 0 || ix >= p.w)
                 continue;
-            const float value = get(x, ((row * p.h + iy) * p.w + ix) * p.channels + c);
+            const float value = get_element(x, ((row * p.h + iy) * p.w + ix) * p.channels + c);
             if (where < 0 || value > best || isnan(value)) {
                 best = value;
                 where = t;
             }
         }
-        put(y, i, best);
+        put_element(y, i, best);
         winner[i] = (uint8_t)where;
     }
 };
@@ -101,7 +101,7 @@ struct maxpool_backward_each {
     const uint8_t *winner;
     template <int V> __device__ void run(size_t i) const
     {
-        const spot s = spot_of(p, i);
+        const pixel_windows s = pixel_windows_of(p, i);
         float sum = 0;
         for (int wy = s.y0; wy < s.y1; wy++)
             for (int wx = s.x0; wx < s.x1; wx++) {
@@ -109,9 +109,9 @@ struct maxpool_backward_each {
                                 wx * p.stride;
                 const size_t at = ((s.row * p.out_h + wy) * p.out_w + wx) * p.channels + s.c;
                 if (winner[at] == tap)
-                    sum += get(dy, at);
+                    sum += get_element(dy, at);
             }
-        put(dx, i, sum);
+        put_element(dx, i, sum);
     }
 };
 
@@ -123,8 +123,8 @@ struct meanpool_forward_each {
         const size_t first = i / channels * pixels * channels + i % channels;
         float sum = 0;
         for (int q = 0; q < pixels; q++)
-            sum += get(x, first + (size_t)q * channels);
-        put(y, i, sum / pixels);
+            sum += get_element(x, first + (size_t)q * channels);
+        put_element(y, i, sum / pixels);
     }
 };
 
@@ -134,16 +134,16 @@ struct meanpool_backward_each {
     template <int V> __device__ void run(size_t i) const
     {
         const size_t row = i / ((size_t)pixels * channels);
-        put(dx, i, get(dy, row * channels + i % channels) / pixels);
+        put_element(dx, i, get_element(dy, row * channels + i % channels) / pixels);
     }
 };
 
-size_t pixels_of(const window_shape &p)
+size_t count_pixels(const window_shape &p)
 {
     return (size_t)p.rows * p.h * p.w * p.channels;
 }
 
-size_t windows_of(const window_shape &p)
+size_t count_windows(const window_shape &p)
 {
     return (size_t)p.rows * p.out_h * p.out_w * p.channels;
 }
@@ -152,31 +152,32 @@ size_t windows_of(const window_shape &p)
 
 int launch_gather_windows(stream_t s, window_shape p, vec y, vec x)
 {
-    return each_one(s, gather_each{p, y, x}, windows_of(p) * p.kernel * p.kernel);
+    return launch_each_one(s, gather_each{p, y, x}, count_windows(p) * p.kernel * p.kernel);
 }
 
 int launch_scatter_windows(stream_t s, window_shape p, vec dx, const float *dy, int add)
 {
-    return each_one(s, scatter_each{p, dx, dy, add}, pixels_of(p));
+    return launch_each_one(s, scatter_each{p, dx, dy, add}, count_pixels(p));
 }
 
 int launch_maxpool_forward(stream_t s, window_shape p, vec y, uint8_t *winner, vec x)
 {
-    return each_one(s, maxpool_forward_each{p, y, x, winner}, windows_of(p));
+    return launch_each_one(s, maxpool_forward_each{p, y, x, winner}, count_windows(p));
 }
 
 int launch_maxpool_backward(stream_t s, window_shape p, vec dx, vec dy, const uint8_t *winner)
 {
-    return each_one(s, maxpool_backward_each{p, dx, dy, winner}, pixels_of(p));
+    return launch_each_one(s, maxpool_backward_each{p, dx, dy, winner}, count_pixels(p));
 }
 
 int launch_meanpool_forward(stream_t s, int rows, int pixels, int channels, vec y, vec x)
 {
-    return each_one(s, meanpool_forward_each{y, x, pixels, channels}, (size_t)rows * channels);
+    return launch_each_one(s, meanpool_forward_each{y, x, pixels, channels},
+                           (size_t)rows * channels);
 }
 
 int launch_meanpool_backward(stream_t s, int rows, int pixels, int channels, vec dx, vec dy)
 {
-    return each_one(s, meanpool_backward_each{dx, dy, pixels, channels},
-                (size_t)rows * pixels * channels);
+    return launch_each_one(s, meanpool_backward_each{dx, dy, pixels, channels},
+                           (size_t)rows * pixels * channels);
 }

@@ -180,7 +180,7 @@ int launch_batchnorm_backward(stream_t s, struct batchnorm_shape p, struct vec d
                               struct vec y, struct vec gain, const float *stats, double *parts);
 
 /* optim.cu */
-struct run { /* a stretch */
+struct optim_run { /* a stretch */
     struct vec x, theta, g, m, v;
     size_t count;
     float decay;
@@ -197,8 +197,8 @@ struct co2_update {
     float mean, tau, alpha, beta, clip, lambda;
 };
 enum { RUNS = 32 }; /* that one launch takes */
-int launch_adamw(stream_t s, const struct adamw_step *p, const struct run *runs, int n);
-int launch_sgd(stream_t s, const struct sgd_step *p, const struct run *runs, int n);
+int launch_adamw(stream_t s, const struct adamw_step *p, const struct optim_run *runs, int n);
+int launch_sgd(stream_t s, const struct sgd_step *p, const struct optim_run *runs, int n);
 int launch_co2(stream_t s, const struct co2_update *p, float *x, float *now, float *m, float *sent,
                float *d, size_t n);
 

@@ -32,8 +32,8 @@ static __device__ __forceinline__ void load_turned(unsigned to[4], const bf16 *r
                  : "r"(shared_address(row)));
 }
 
-static __device__ __forceinline__ void multiply(float c[4], const unsigned a[4], unsigned b0,
-                                                unsigned b1)
+static __device__ __forceinline__ void multiply_16x8(float c[4], const unsigned a[4], unsigned b0,
+                                                     unsigned b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -61,8 +61,8 @@ static __device__ __forceinline__ void rows_by_rows(float acc[M][N / 8][4], cons
             load_matrices(right, b_row + n * stride + k);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply(acc[m][n / 8], left[m], right[0], right[1]);
-                multiply(acc[m][n / 8 + 1], left[m], right[2], right[3]);
+                multiply_16x8(acc[m][n / 8], left[m], right[0], right[1]);
+                multiply_16x8(acc[m][n / 8 + 1], left[m], right[2], right[3]);
             }
         }
     }
@@ -93,14 +93,14 @@ static __device__ __forceinline__ void weights_by_rows(float acc[M][W / 8][4],
             load_turned(right, b_row + k * stride + n);
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                multiply(acc[m][n / 8], left[m], right[0], right[1]);
-                multiply(acc[m][n / 8 + 1], left[m], right[2], right[3]);
+                multiply_16x8(acc[m][n / 8], left[m], right[0], right[1]);
+                multiply_16x8(acc[m][n / 8 + 1], left[m], right[2], right[3]);
             }
         }
     }
 }
 
-template <int M, int N> static __device__ __forceinline__ void clear(float acc[M][N][4])
+template <int M, int N> static __device__ __forceinline__ void clear_results(float acc[M][N][4])
 {
 #pragma unroll
     for (int m = 0; m < M; m++)

@@ -28,7 +28,7 @@ __global__ void norm_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec bi
     if (p.center)
         mean = row_sum<V>(p.width,
                           [=](int i) {
-                              const few<V> v = load<V>(x, at + i);
+                              const few<V> v = load_few<V>(x, at + i);
                               float sum = 0;
                               for (int e = 0; e < V; e++)
                                   sum += v.at[e];
@@ -36,7 +36,7 @@ __global__ void norm_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec bi
                           }) /
                p.width;
     const float square = row_sum<V>(p.width, [=](int i) {
-        const few<V> v = load<V>(x, at + i);
+        const few<V> v = load_few<V>(x, at + i);
         float sum = 0;
         for (int e = 0; e < V; e++)
             sum += (v.at[e] - mean) * (v.at[e] - mean);
@@ -48,11 +48,11 @@ __global__ void norm_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec bi
         stats[2 * (size_t)row + 1] = rstd;
     }
     for (int i = lane * V; i < p.width; i += 32 * V) {
-        few<V> v = load<V>(x, at + i);
-        const few<V> g = load<V>(gain, i), b = load_or_zero<V>(bias, i);
+        few<V> v = load_few<V>(x, at + i);
+        const few<V> g = load_few<V>(gain, i), b = load_or_zero<V>(bias, i);
         for (int e = 0; e < V; e++)
             v.at[e] = (v.at[e] - mean) * rstd * g.at[e] + b.at[e];
-        store<V>(y, at + i, v);
+        store_few<V>(y, at + i, v);
     }
 }
 
@@ -67,7 +67,8 @@ __global__ void norm_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec ga
     const float mean = stats[2 * (size_t)row], rstd = stats[2 * (size_t)row + 1];
     float d = 0, d_hat = 0;
     for (int i = lane * V; i < p.width; i += 32 * V) {
-        const few<V> c = load<V>(dy, at + i), v = load<V>(x, at + i), g = load<V>(gain, i);
+        const few<V> c = load_few<V>(dy, at + i), v = load_few<V>(x, at + i),
+                     g = load_few<V>(gain, i);
         for (int e = 0; e < V; e++) {
             d += c.at[e] * g.at[e];
             d_hat += c.at[e] * g.at[e] * (v.at[e] - mean) * rstd;
@@ -76,31 +77,31 @@ __global__ void norm_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec ga
     d = p.center ? warp_sum(d) / p.width : 0;
     d_hat = warp_sum(d_hat) / p.width;
     for (int i = lane * V; i < p.width; i += 32 * V) {
-        few<V> c = load<V>(dy, at + i);
-        const few<V> v = load<V>(x, at + i), g = load<V>(gain, i);
-        const few<V> before = add ? load<V>(dx, at + i) : few<V>{};
+        few<V> c = load_few<V>(dy, at + i);
+        const few<V> v = load_few<V>(x, at + i), g = load_few<V>(gain, i);
+        const few<V> before = add ? load_few<V>(dx, at + i) : few<V>{};
         for (int e = 0; e < V; e++)
             c.at[e] = rstd * (c.at[e] * g.at[e] - d - (v.at[e] - mean) * rstd * d_hat) +
                       (add ? before.at[e] : 0);
-        store<V>(dx, at + i, c);
+        store_few<V>(dx, at + i, c);
     }
 }
 
 /* A row over `warps` warps, K eights a lane. */
 enum { EIGHTS = 32 * 8 };
 
-struct span {
+struct row_span {
     int warps, row, at; /* of a row; which of the block's; this lane's first element */
 };
 
-__device__ __forceinline__ span span_of(int warps)
+__device__ __forceinline__ row_span span_of(int warps)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    return span{warps, warp / warps, (warp % warps * 32 + lane) * 8};
+    return row_span{warps, warp / warps, (warp % warps * 32 + lane) * 8};
 }
 
 /* Sums over a row, in every thread of its; all threads of the block call it. */
-__device__ __forceinline__ float row_total(span s, float x, float *room)
+__device__ __forceinline__ float row_total(row_span s, float x, float *room)
 {
     x = warp_sum(x);
     if (s.warps == 1)
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(THREADS)
     rows_forward_kernel(norm_shape p, int warps, vec y, vec x, vec gain, vec bias, float *stats)
 {
     __shared__ float room[ROWS];
-    const span s = span_of(warps);
+    const row_span s = span_of(warps);
     const int row = blockIdx.x * (ROWS / warps) + s.row, step = warps * EIGHTS;
     const int width = row < p.rows ? p.width : 0; /* nothing of a row behind the last */
     const size_t at = (size_t)row * p.width;
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int k = 0; k < K; k++) {
         const int i = k * step + s.at;
-        v[k] = i < width ? load<8>(x, at + i) : few<8>{};
+        v[k] = i < width ? load_few<8>(x, at + i) : few<8>{};
         for (int e = 0; e < 8; e++)
             sum += v[k].at[e];
     }
@@ -150,17 +151,17 @@ __global__ void __launch_bounds__(THREADS)
         const int i = k * step + s.at;
         if (i >= width)
             continue;
-        const few<8> g = load<8>(gain, i), b = load_or_zero<8>(bias, i);
+        const few<8> g = load_few<8>(gain, i), b = load_or_zero<8>(bias, i);
         for (int e = 0; e < 8; e++)
             v[k].at[e] = (v[k].at[e] - mean) * rstd * g.at[e] + b.at[e];
-        store<8>(y, at + i, v[k]);
+        store_few<8>(y, at + i, v[k]);
     }
 }
 
 /* The sums of a block over its rows, from the threads that have some of a row's columns; `room` is
  * shared, of K eights a thread. */
 template <int K>
-__device__ void leave_sums(int width, span s, const few<8> (&sums)[2][K], float *room,
+__device__ void leave_sums(int width, row_span s, const few<8> (&sums)[2][K], float *room,
                            double *parts)
 {
     const int step = s.warps * EIGHTS;
@@ -191,7 +192,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                          const float *stats, int add, double *parts)
 {
     __shared__ float room[2][ROWS], joined[ROWS * K * EIGHTS];
-    const span s = span_of(warps);
+    const row_span s = span_of(warps);
     const int step = warps * EIGHTS, begin = blockIdx.x * NORM_ROWS;
     const int end = begin + NORM_ROWS < p.rows ? begin + NORM_ROWS : p.rows;
     few<8> sums[2][K] = {};
@@ -207,8 +208,8 @@ __global__ void __launch_bounds__(THREADS, 2)
             const int i = k * step + s.at;
             if (i >= width)
                 continue;
-            c[k] = load<8>(dy, at + i);
-            const few<8> v = load<8>(x, at + i), g = load<8>(gain, i);
+            c[k] = load_few<8>(dy, at + i);
+            const few<8> v = load_few<8>(x, at + i), g = load_few<8>(gain, i);
             for (int e = 0; e < 8; e++) {
                 const float hat = (v.at[e] - mean) * rstd;
                 sums[0][k].at[e] += c[k].at[e] * hat;
@@ -225,11 +226,12 @@ __global__ void __launch_bounds__(THREADS, 2)
             const int i = k * step + s.at;
             if (i >= width)
                 continue;
-            const few<8> before = add ? load<8>(dx, at + i) : few<8>{}, v = load<8>(x, at + i);
+            const few<8> before = add ? load_few<8>(dx, at + i) : few<8>{},
+                         v = load_few<8>(x, at + i);
             for (int e = 0; e < 8; e++)
                 c[k].at[e] = rstd * (c[k].at[e] - d - (v.at[e] - mean) * rstd * d_hat) +
                              before.at[e];
-            store<8>(dx, at + i, c[k]);
+            store_few<8>(dx, at + i, c[k]);
         }
     }
     leave_sums<K>(p.width, s, sums, joined, parts);
@@ -245,7 +247,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                          const float *stats, int add, double *parts)
 {
     extern __shared__ uint4 staged[]; /* (warps, ASHORE, K, 32) */
-    const span s = span_of(1);
+    const row_span s = span_of(1);
     const int begin = blockIdx.x * NORM_ROWS, lane = threadIdx.x % 32;
     const int end = begin + NORM_ROWS < p.rows ? begin + NORM_ROWS : p.rows;
     uint4 *own = staged + s.row * ASHORE * K * 32 + lane;
@@ -275,8 +277,8 @@ __global__ void __launch_bounds__(THREADS, 2)
         for (int k = 0; k < K; k++) {
             if (k * EIGHTS + s.at >= p.width)
                 continue;
-            const few<8> c = load<8>(here, k * EIGHTS), v = load<8>(here, (K + k) * EIGHTS);
-            const few<8> g = load<8>(vec{(void *)gain, 1}, k * EIGHTS + s.at);
+            const few<8> c = load_few<8>(here, k * EIGHTS), v = load_few<8>(here, (K + k) * EIGHTS);
+            const few<8> g = load_few<8>(vec{(void *)gain, 1}, k * EIGHTS + s.at);
             for (int e = 0; e < 8; e++) {
                 const float hat = (v.at[e] - mean) * rstd;
                 sums[0][k].at[e] += c.at[e] * hat;
@@ -291,14 +293,14 @@ __global__ void __launch_bounds__(THREADS, 2)
         for (int k = 0; k < K; k++) {
             if (k * EIGHTS + s.at >= p.width)
                 continue;
-            few<8> c = load<8>(here, k * EIGHTS);
-            const few<8> v = load<8>(here, (K + k) * EIGHTS);
-            const few<8> g = load<8>(vec{(void *)gain, 1}, k * EIGHTS + s.at);
-            const few<8> before = add ? load<8>(here, (2 * K + k) * EIGHTS) : few<8>{};
+            few<8> c = load_few<8>(here, k * EIGHTS);
+            const few<8> v = load_few<8>(here, (K + k) * EIGHTS);
+            const few<8> g = load_few<8>(vec{(void *)gain, 1}, k * EIGHTS + s.at);
+            const few<8> before = add ? load_few<8>(here, (2 * K + k) * EIGHTS) : few<8>{};
             for (int e = 0; e < 8; e++)
                 c.at[e] = rstd * (c.at[e] * g.at[e] - d - (v.at[e] - mean) * rstd * d_hat) +
                           before.at[e];
-            store<8>(vec{dx, 1}, (size_t)row * p.width + k * EIGHTS + s.at, c);
+            store_few<8>(vec{dx, 1}, (size_t)row * p.width + k * EIGHTS + s.at, c);
         }
     }
     __pipeline_wait_prior(0);
@@ -319,23 +321,25 @@ int bf16_backward(stream_t s, norm_shape p, vec dx, vec dy, vec x, vec gain, con
     return cudaGetLastError();
 }
 
+struct norm_eight {
+    few<8> d, v;
+};
+
 struct norm_column {
     static const int sums = 2, held = 1, unroll = 4;
-    struct eight {
-        few<8> d, v;
-    };
+    typedef norm_eight eight;
     vec dy, x;
     const float *stats;
     int width;
     __device__ void add(size_t r, int c, double *sum) const
     {
-        const float d = get(dy, r * width + c);
-        sum[0] += d * ((get(x, r * width + c) - stats[2 * r]) * stats[2 * r + 1]);
+        const float d = get_element(dy, r * width + c);
+        sum[0] += d * ((get_element(x, r * width + c) - stats[2 * r]) * stats[2 * r + 1]);
         sum[1] += d;
     }
     __device__ eight load_eight(size_t r, int c) const
     {
-        return {load<8>(dy, r * width + c), load<8>(x, r * width + c)};
+        return {load_few<8>(dy, r * width + c), load_few<8>(x, r * width + c)};
     }
     __device__ void add_eight(size_t r, int, const eight &in, few<8> *sum) const
     {
@@ -382,7 +386,8 @@ int any_backward(stream_t s, norm_shape p, vec dx, const vec *to, vec dy, vec x,
 
 int launch_norm_forward(stream_t s, norm_shape p, vec y, vec x, vec gain, vec bias, float *stats)
 {
-    const bool four = p.width % 4 == 0 && by_four(y) && by_four(x) && by_four(gain) && by_four(bias);
+    const bool four =
+        p.width % 4 == 0 && by_four(y) && by_four(x) && by_four(gain) && by_four(bias);
     const int warps = warps_of(p.width, lanes_of(y, x, gain, bias), 4);
     const unsigned blocks = blocks_of(p.rows, warps ? ROWS / warps : ROWS);
     switch (warps ? eights_of(p.width, warps) : 0) {

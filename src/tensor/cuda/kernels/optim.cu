@@ -9,7 +9,7 @@
 namespace {
 
 struct runs {
-    run of[RUNS];
+    optim_run of[RUNS];
     bool eight[RUNS];         /* can be loaded by eight */
     unsigned first[RUNS + 1]; /* block of each, and one behind the last */
     int n;
@@ -22,7 +22,7 @@ template <class F> __global__ void runs_kernel(const __grid_constant__ runs list
     int k = 0;
     while (blockIdx.x >= list.first[k + 1])
         k++;
-    const run &r = list.of[k];
+    const optim_run &r = list.of[k];
     const size_t begin = (size_t)(blockIdx.x - list.first[k]) * EACH;
     if (list.eight[k] && begin + EACH <= r.count) {
         f.template step<8>(r, begin + threadIdx.x * 8);
@@ -32,13 +32,13 @@ template <class F> __global__ void runs_kernel(const __grid_constant__ runs list
         f.template step<1>(r, i);
 }
 
-template <class F> int each_run(stream_t s, F f, const run *from, int n)
+template <class F> int each_run(stream_t s, F f, const optim_run *from, int n)
 {
     for (int at = 0; at < n; at += RUNS) {
         runs list = {};
         list.n = n - at < RUNS ? n - at : RUNS;
         for (int k = 0; k < list.n; k++) {
-            const run &r = from[at + k];
+            const optim_run &r = from[at + k];
             list.of[k] = r;
             list.eight[k] = lanes_of(r.x, r.theta, r.g, r.m, r.v) == 8;
             list.first[k + 1] = list.first[k] + (unsigned)((r.count + EACH - 1) / EACH);
@@ -55,11 +55,11 @@ struct adamw_each {
     float lr, rate;          /* rate: lr / correct1        */
     float root, eps;         /* 1 / sqrt(correct2)         */
     int peek;
-    template <int V> __device__ void step(const run &r, size_t i) const
+    template <int V> __device__ void step(const optim_run &r, size_t i) const
     {
-        const few<V> grad = load<V>(r.g, i);
+        const few<V> grad = load_few<V>(r.g, i);
         const float keep = fmaf(-lr, r.decay, 1);
-        few<V> x = load<V>(r.x, i), m = load<V>(r.m, i), v = load<V>(r.v, i);
+        few<V> x = load_few<V>(r.x, i), m = load_few<V>(r.m, i), v = load_few<V>(r.v, i);
         for (int e = 0; e < V; e++) {
             const float d = g * grad.at[e];
             m.at[e] = fmaf(b1, m.at[e], c1 * d);
@@ -67,22 +67,22 @@ struct adamw_each {
             x.at[e] = fmaf(keep, x.at[e], -(rate * m.at[e] / fmaf(sqrtf(v.at[e]), root, eps)));
         }
         if (r.theta.data)
-            store<V>(r.theta, i, x);
+            store_few<V>(r.theta, i, x);
         if (peek)
             return;
-        store<V>(r.x, i, x);
-        store<V>(r.m, i, m);
-        store<V>(r.v, i, v);
+        store_few<V>(r.x, i, x);
+        store_few<V>(r.m, i, m);
+        store_few<V>(r.v, i, v);
     }
 };
 
 struct sgd_each {
     sgd_step p;
-    template <int V> __device__ void step(const run &r, size_t i) const
+    template <int V> __device__ void step(const optim_run &r, size_t i) const
     {
-        const few<V> g = load<V>(r.g, i);
-        const few<V> m = r.m.data && !p.first ? load<V>(r.m, i) : few<V>{};
-        few<V> x = load<V>(r.x, i), velocity;
+        const few<V> g = load_few<V>(r.g, i);
+        const few<V> m = r.m.data && !p.first ? load_few<V>(r.m, i) : few<V>{};
+        few<V> x = load_few<V>(r.x, i), velocity;
         for (int e = 0; e < V; e++) {
             const float d = fmaf(g.at[e], p.grad_scale, r.decay * x.at[e]);
             velocity.at[e] = r.m.data && !p.first ? fmaf(p.momentum, m.at[e], d) : d;
@@ -90,12 +90,12 @@ struct sgd_each {
             x.at[e] = fmaf(-p.lr, p.nesterov && r.m.data ? ahead : velocity.at[e], x.at[e]);
         }
         if (r.theta.data)
-            store<V>(r.theta, i, x);
+            store_few<V>(r.theta, i, x);
         if (p.peek)
             return;
-        store<V>(r.x, i, x);
+        store_few<V>(r.x, i, x);
         if (r.m.data)
-            store<V>(r.m, i, velocity);
+            store_few<V>(r.m, i, velocity);
     }
 };
 
@@ -119,7 +119,7 @@ struct co2_each {
 
 } // namespace
 
-int launch_adamw(stream_t s, const adamw_step *p, const run *list, int n)
+int launch_adamw(stream_t s, const adamw_step *p, const optim_run *list, int n)
 {
     const adamw_each step = {p->grad_scale,
                              p->beta1,
@@ -134,7 +134,7 @@ int launch_adamw(stream_t s, const adamw_step *p, const run *list, int n)
     return each_run(s, step, list, n);
 }
 
-int launch_sgd(stream_t s, const sgd_step *p, const run *list, int n)
+int launch_sgd(stream_t s, const sgd_step *p, const optim_run *list, int n)
 {
     return each_run(s, sgd_each{*p}, list, n);
 }
@@ -142,5 +142,5 @@ int launch_sgd(stream_t s, const sgd_step *p, const run *list, int n)
 int launch_co2(stream_t s, const co2_update *p, float *x, float *now, float *m, float *sent,
                float *d, size_t n)
 {
-    return each_one(s, co2_each{*p, x, now, m, sent, d}, n);
+    return launch_each_one(s, co2_each{*p, x, now, m, sent, d}, n);
 }

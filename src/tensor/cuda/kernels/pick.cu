@@ -23,7 +23,7 @@ struct choose_each {
     }
 };
 
-__device__ __forceinline__ size_t picked(const pick_shape &p, size_t i)
+__device__ __forceinline__ size_t picked_index(const pick_shape &p, size_t i)
 {
     return p.index ? (size_t)p.index[i] : p.first + i * p.stride;
 }
@@ -34,9 +34,9 @@ struct pick_each {
     float *m;
     template <int V> __device__ void run(size_t i) const
     {
-        const size_t e = picked(p, i);
-        put(value, i, m[e]);
-        m[e] -= get(value, i);
+        const size_t e = picked_index(p, i);
+        put_element(value, i, m[e]);
+        m[e] -= get_element(value, i);
     }
 };
 
@@ -44,11 +44,14 @@ struct put_each {
     pick_shape p;
     float *y, a;
     vec value;
-    template <int V> __device__ void run(size_t i) const { y[picked(p, i)] = a * get(value, i); }
+    template <int V> __device__ void run(size_t i) const
+    {
+        y[picked_index(p, i)] = a * get_element(value, i);
+    }
 };
 
 /* A thread has eight elements, which are as many bytes as an element has bits. */
-typedef unsigned __int128 eight;
+typedef unsigned __int128 eight_packed;
 
 struct bits_pack_each {
     uint8_t *y;
@@ -57,9 +60,9 @@ struct bits_pack_each {
     int bits;
     template <int V> __device__ void run(size_t i) const
     {
-        eight all = 0;
+        eight_packed all = 0;
         for (int k = 0; k < 8 && 8 * i + k < n; k++)
-            all |= (eight)((unsigned)x[8 * i + k] & ((1u << bits) - 1)) << k * bits;
+            all |= (eight_packed)((unsigned)x[8 * i + k] & ((1u << bits) - 1)) << k * bits;
         for (int k = 0; k < bits && i * bits + k < bytes; k++)
             y[i * bits + k] = (uint8_t)(all >> 8 * k);
     }
@@ -72,9 +75,9 @@ struct bits_unpack_each {
     int bits;
     template <int V> __device__ void run(size_t i) const
     {
-        eight all = 0;
+        eight_packed all = 0;
         for (int k = 0; k < bits && i * bits + k < bytes; k++)
-            all |= (eight)x[i * bits + k] << 8 * k;
+            all |= (eight_packed)x[i * bits + k] << 8 * k;
         for (int k = 0; k < 8 && 8 * i + k < n; k++)
             y[8 * i + k] = (int32_t)((unsigned)(all >> k * bits) & ((1u << bits) - 1));
     }
@@ -88,7 +91,7 @@ struct signs_pack_each {
     {
         unsigned byte = 0;
         for (int k = 0; k < 4 && 4 * i + k < n; k++) {
-            const float v = get(x, 4 * i + k);
+            const float v = get_element(x, 4 * i + k);
             byte |= (isnan(v) ? 2u : v > 0 ? 1u : v < 0 ? 3u : 0u) << 2 * k;
         }
         y[i] = (uint8_t)byte;
@@ -103,7 +106,7 @@ struct signs_unpack_each {
     {
         const int bits = x[i / 4] >> 2 * (i % 4) & 3;
         const float sign = bits == 3 ? -1 : bits == 2 ? CUDART_NAN_F : (float)bits;
-        put(y, i, add ? get(y, i) + sign : sign);
+        put_element(y, i, add ? get_element(y, i) + sign : sign);
     }
 };
 
@@ -111,35 +114,35 @@ struct signs_unpack_each {
 
 int launch_choose(stream_t s, const struct choose_shape *p, int32_t *index, size_t n)
 {
-    return each_one(s, choose_each{*p, index}, n);
+    return launch_each_one(s, choose_each{*p, index}, n);
 }
 
 int launch_pick(stream_t s, pick_shape p, vec value, float *m)
 {
-    return each_one(s, pick_each{p, value, m}, p.count);
+    return launch_each_one(s, pick_each{p, value, m}, p.count);
 }
 
 int launch_put(stream_t s, pick_shape p, float *y, float a, vec value)
 {
-    return each_one(s, put_each{p, y, a, value}, p.count);
+    return launch_each_one(s, put_each{p, y, a, value}, p.count);
 }
 
 int launch_bits_pack(stream_t s, int bits, uint8_t *y, const int32_t *x, size_t n)
 {
-    return each_one(s, bits_pack_each{y, x, n, (n * bits + 7) / 8, bits}, (n + 7) / 8);
+    return launch_each_one(s, bits_pack_each{y, x, n, (n * bits + 7) / 8, bits}, (n + 7) / 8);
 }
 
 int launch_bits_unpack(stream_t s, int bits, int32_t *y, const uint8_t *x, size_t n)
 {
-    return each_one(s, bits_unpack_each{y, x, n, (n * bits + 7) / 8, bits}, (n + 7) / 8);
+    return launch_each_one(s, bits_unpack_each{y, x, n, (n * bits + 7) / 8, bits}, (n + 7) / 8);
 }
 
 int launch_signs_pack(stream_t s, uint8_t *y, vec x, size_t n)
 {
-    return each_one(s, signs_pack_each{y, x, n}, (n + 3) / 4);
+    return launch_each_one(s, signs_pack_each{y, x, n}, (n + 3) / 4);
 }
 
 int launch_signs_unpack(stream_t s, vec y, const uint8_t *x, size_t n, int add)
 {
-    return each_one(s, signs_unpack_each{y, x, add}, n);
+    return launch_each_one(s, signs_unpack_each{y, x, add}, n);
 }

@@ -7,7 +7,7 @@ namespace {
 enum { TILE = 64, DEPTH = 16, SIDE = 4 };
 
 /* Where element (r, c) of the result lies. */
-__device__ __forceinline__ size_t place(const product &p, int r, int c)
+__device__ __forceinline__ size_t result_place(const product &p, int r, int c)
 {
     return r * (p.c_row ? p.c_row : (size_t)p.n) + c;
 }
@@ -20,7 +20,7 @@ __device__ void load_tile(float to[DEPTH][TILE + 1], vec v, size_t row, size_t c
     for (int e = threadIdx.x; e < TILE * DEPTH; e += THREADS) {
         const int i = row == 1 ? e % TILE : e / DEPTH, k = row == 1 ? e / TILE : e % DEPTH;
         const bool in = at + i < rows && k0 + k < depth;
-        to[k][i] = in ? get(v, (size_t)(at + i) * row + (size_t)(k0 + k) * column) : 0;
+        to[k][i] = in ? get_element(v, (size_t)(at + i) * row + (size_t)(k0 + k) * column) : 0;
     }
 }
 
@@ -44,9 +44,11 @@ __global__ void __launch_bounds__(THREADS) product_kernel(product p)
     for (int i = 0; i < SIDE; i++)
         for (int j = 0; j < SIDE; j++) {
             const int r = m0 + i0 + i * (TILE / SIDE), c = n0 + j0 + j * (TILE / SIDE);
-            const size_t at = place(p, r, c);
+            const size_t at = result_place(p, r, c);
             if (r < p.m && c < p.n)
-                put(p.c, at, sum[i][j] + get_or_zero(p.bias, c) + get_or_zero(p.residual, at));
+                put_element(p.c, at,
+                            sum[i][j] + element_or_zero(p.bias, c) +
+                                element_or_zero(p.residual, at));
         }
 }
 
@@ -59,12 +61,12 @@ __global__ void row_product_kernel(product p)
         return;
     float sum = 0;
     for (int k = lane; k < p.k; k += 32)
-        sum = fmaf(get(p.a.v, r * p.a.row + k * p.a.column),
-                   get(p.b.v, k * p.b.row + c * p.b.column), sum);
+        sum = fmaf(get_element(p.a.v, r * p.a.row + k * p.a.column),
+                   get_element(p.b.v, k * p.b.row + c * p.b.column), sum);
     sum = warp_sum(sum);
-    const size_t at = place(p, r, c);
+    const size_t at = result_place(p, r, c);
     if (lane == 0)
-        put(p.c, at, sum + get_or_zero(p.bias, c) + get_or_zero(p.residual, at));
+        put_element(p.c, at, sum + element_or_zero(p.bias, c) + element_or_zero(p.residual, at));
 }
 
 } // namespace

@@ -8,7 +8,7 @@ struct ranks_each {
     ranks p;
 
     /* As the host rounds; a NaN stays one. */
-    static __device__ float rounded(float x)
+    static __device__ float round_as_host(float x)
     {
         return __bfloat162float(__float2bfloat16_rn(x));
     }
@@ -18,7 +18,7 @@ struct ranks_each {
         const int half = p.half, all = p.nodes * p.each;
         few<V> total, node;
         for (int n = 0; n < all; n++) {
-            const few<V> x = load<V>(vec{(void *)p.x[n], half}, i);
+            const few<V> x = load_few<V>(vec{(void *)p.x[n], half}, i);
             const bool first = n % p.each == 0, last = n % p.each == p.each - 1;
             for (int e = 0; e < V; e++)
                 node.at[e] = first ? x.at[e] : __fadd_rn(node.at[e], x.at[e]);
@@ -26,12 +26,12 @@ struct ranks_each {
                 continue;
             for (int e = 0; e < V; e++) {
                 const float sum =
-                    half && p.each > 1 && p.nodes > 1 ? rounded(node.at[e]) : node.at[e];
+                    half && p.each > 1 && p.nodes > 1 ? round_as_host(node.at[e]) : node.at[e];
                 total.at[e] = n < p.each ? sum : __fadd_rn(total.at[e], sum);
             }
         }
         for (int n = 0; n < p.n_out; n++)
-            store<V>(vec{p.out[n], half}, i, total);
+            store_few<V>(vec{p.out[n], half}, i, total);
     }
 };
 
@@ -44,5 +44,5 @@ int launch_sum_ranks(stream_t s, const struct ranks *p, size_t count)
         four = four && by_four(vec{(void *)p->x[i], p->half});
     for (int i = 0; i < p->n_out; i++)
         four = four && by_four(vec{p->out[i], p->half});
-    return each(s, ranks_each{*p}, count, four ? 4 : 1);
+    return launch_each(s, ranks_each{*p}, count, four ? 4 : 1);
 }

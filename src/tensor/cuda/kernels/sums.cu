@@ -10,7 +10,7 @@ __global__ void squares_kernel(double *parts, vec x, vec y, size_t n)
     const size_t end = begin + SQUARES_BLOCK < n ? begin + SQUARES_BLOCK : n;
     double sum = 0;
     for (size_t i = begin + threadIdx.x; i < end; i += THREADS) {
-        const double d = (double)get(x, i) - (double)get_or_zero(y, i);
+        const double d = (double)get_element(x, i) - (double)element_or_zero(y, i);
         sum += d * d;
     }
     sum = block_sum(sum, room);
@@ -34,8 +34,11 @@ struct plain_column {
     typedef few<8> eight;
     vec x;
     int width;
-    __device__ void add(size_t r, int c, double *sum) const { sum[0] += get(x, r * width + c); }
-    __device__ eight load_eight(size_t r, int c) const { return load<8>(x, r * width + c); }
+    __device__ void add(size_t r, int c, double *sum) const
+    {
+        sum[0] += get_element(x, r * width + c);
+    }
+    __device__ eight load_eight(size_t r, int c) const { return load_few<8>(x, r * width + c); }
     __device__ void add_eight(size_t, int, const eight &v, few<8> *sum) const
     {
         for (int e = 0; e < 8; e++)

@@ -11,11 +11,11 @@ namespace {
 enum { SIDE = DCT_SIDE, LINE = SIDE + 1, WARPS = SIDE / 32 };
 typedef float numbers[SIDE];
 
-struct tile {
+struct butterfly_tile {
     size_t begin, kept; /* in the vector, among what is kept */
 };
 
-__device__ __forceinline__ tile tile_of(const tile_shape &p, int i)
+__device__ __forceinline__ butterfly_tile butterfly_tile_of(const tile_shape &p, int i)
 {
     return {p.at + (size_t)(i / p.nx) * p.h * p.stride + (size_t)(i % p.nx) * SIDE,
             p.kept + (size_t)i * p.keep};
@@ -28,7 +28,7 @@ __device__ __forceinline__ void load_line(numbers &x, const float *from, size_t 
         x[i] = from[i * step];
 }
 
-__device__ __forceinline__ void clear(numbers &x)
+__device__ __forceinline__ void clear_numbers(numbers &x)
 {
 #pragma unroll
     for (int i = 0; i < SIDE; i++)
@@ -43,7 +43,7 @@ __device__ __forceinline__ void store_line(float *to, const numbers &x, int step
 }
 
 /* How many of a group of threads, 1 or all of the block, count. `turn` is 0, 1, 0, ... of calls. */
-template <int GROUP> __device__ __forceinline__ int total(int x, int *room, int turn)
+template <int GROUP> __device__ __forceinline__ int group_total(int x, int *room, int turn)
 {
     if (GROUP == 1)
         return x;
@@ -57,7 +57,7 @@ template <int GROUP> __device__ __forceinline__ int total(int x, int *room, int 
     return sum;
 }
 
-template <int GROUP> __device__ __forceinline__ unsigned largest(unsigned x, int *room)
+template <int GROUP> __device__ __forceinline__ unsigned group_largest(unsigned x, int *room)
 {
     if (GROUP == 1)
         return x;
@@ -71,7 +71,7 @@ template <int GROUP> __device__ __forceinline__ unsigned largest(unsigned x, int
 }
 
 /* Sum of x over the threads of the group before this one. */
-template <int GROUP> __device__ __forceinline__ int before(int x, int *room, int turn)
+template <int GROUP> __device__ __forceinline__ int group_before(int x, int *room, int turn)
 {
     if (GROUP == 1)
         return 0;
@@ -90,29 +90,30 @@ template <int GROUP> __device__ __forceinline__ int before(int x, int *room, int
 
 /* How many of the group's coefficients reach a magnitude; what is no number is infinite. */
 template <int GROUP>
-__device__ __forceinline__ int reach(const numbers &c, unsigned magnitude, int *room, int turn)
+__device__ __forceinline__ int group_reach(const numbers &c, unsigned magnitude, int *room,
+                                           int turn)
 {
     const float least = __uint_as_float(magnitude);
     int n = 0;
 #pragma unroll
     for (int j = 0; j < SIDE; j++)
         n += !(fabsf(c[j]) < least);
-    return total<GROUP>(n, room, turn);
+    return group_total<GROUP>(n, room, turn);
 }
 
 /* A magnitude that exactly `keep` of the group's coefficients reach or, where equal ones do not let
  * it be, the largest that as many do: found bit by bit, from an eighth of the largest on if it can
  * be. */
-template <int GROUP> __device__ float threshold(const numbers &c, int keep, int *room)
+template <int GROUP> __device__ float group_threshold(const numbers &c, int keep, int *room)
 {
     const unsigned infinite = 0x7f800000u, power = 1u << 23; /* a power of two more */
     float peak = 0;
 #pragma unroll
     for (int j = 0; j < SIDE; j++)
         peak = fmaxf(peak, fabsf(c[j]));
-    const unsigned most = largest<GROUP>(__float_as_uint(peak), room) & infinite;
+    const unsigned most = group_largest<GROUP>(__float_as_uint(peak), room) & infinite;
     unsigned found = most > 3 * power ? most - 3 * power : 0;
-    const int n = reach<GROUP>(c, found, room, 1);
+    const int n = group_reach<GROUP>(c, found, room, 1);
     int bit = 24;
     bool done = n == keep || keep == 0;
     if (n < keep) {
@@ -121,7 +122,7 @@ template <int GROUP> __device__ float threshold(const numbers &c, int keep, int 
     }
     for (; GROUP == 1 ? !__all_sync(0xffffffffu, done || bit < 0) : !done && bit >= 0; bit--) {
         const unsigned next = found + (1u << max(bit, 0));
-        const int m = reach<GROUP>(c, next, room, bit & 1);
+        const int m = group_reach<GROUP>(c, next, room, bit & 1);
         if (!done && bit >= 0 && m >= keep && next <= infinite) {
             found = next;
             done = m == keep;
@@ -142,10 +143,11 @@ __device__ __forceinline__ uint64_t first_bits(uint64_t x, int n)
  * thread has those from `first` on, and leaves of c these, as rounded, and zeros. Spoils `row`, of
  * 64 floats. */
 template <int GROUP>
-__device__ __forceinline__ void keep_largest(numbers &c, float *row, int keep, int first,
-                                             int32_t *index, vec value, size_t kept, int *room)
+__device__ __forceinline__ void keep_group_largest(numbers &c, float *row, int keep, int first,
+                                                   int32_t *index, vec value, size_t kept,
+                                                   int *room)
 {
-    const float least = threshold<GROUP>(c, keep, room);
+    const float least = group_threshold<GROUP>(c, keep, room);
     unsigned above[2] = {0, 0}, same[2] = {0, 0};
 #pragma unroll
     for (int j = 0; j < SIDE; j++) {
@@ -158,15 +160,15 @@ __device__ __forceinline__ void keep_largest(numbers &c, float *row, int keep, i
     if (GROUP > 1)         /* the room is read no more */
         __syncthreads();
     const int n = __popcll(larger);
-    const int spare = max(keep - total<GROUP>(n, room, 0), 0); /* for equal ones */
-    const int equal_before = before<GROUP>(__popcll(equal), room, 1);
-    int at = before<GROUP>(n, room, 0) + min(equal_before, spare);
+    const int spare = max(keep - group_total<GROUP>(n, room, 0), 0); /* for equal ones */
+    const int equal_before = group_before<GROUP>(__popcll(equal), room, 1);
+    int at = group_before<GROUP>(n, room, 0) + min(equal_before, spare);
     const uint64_t take =
         first_bits(larger | first_bits(equal, max(spare - equal_before, 0)), max(keep - at, 0));
     for (uint64_t left = take; left; left &= left - 1, at++) {
         const int j = __ffsll((long long)left) - 1;
         index[kept + at] = first + j;
-        put(value, kept + at, row[j]);
+        put_element(value, kept + at, row[j]);
     }
 #pragma unroll
     for (int j = 0; j < SIDE; j++)
@@ -181,7 +183,8 @@ __device__ __forceinline__ void keep_largest(numbers &c, float *row, int keep, i
 /* Along h by the matrix, where h is not 64: f(i, sum over y of b[i, y] or b[y, i] times element y
  * of the column). */
 template <class F>
-__device__ __forceinline__ void along_h(const float *column, const tile_shape &p, bool back, F f)
+__device__ __forceinline__ void each_along_h(const float *column, const tile_shape &p, bool back,
+                                             F f)
 {
     for (int i = 0; i < p.h; i++) {
         float sum = 0;
@@ -200,26 +203,26 @@ __global__ void __launch_bounds__(SIDE, 8)
     __shared__ int room[2 * WARPS];
     const int t = threadIdx.x;
     for (int i = p.begin + blockIdx.x; i < p.end; i += gridDim.x) {
-        const tile own = tile_of(p, i);
+        const butterfly_tile own = butterfly_tile_of(p, i);
         float *column = m + own.begin + t, *row = a + t * LINE;
         numbers x;
 #pragma unroll 16
         for (int y = 0; y < (WHOLE ? SIDE : p.h); y++)
             a[y * LINE + t] = column[y * p.stride];
         if (!WHOLE)
-            along_h(a + t, p, false, [&](int y, float sum) { b[y * LINE + t] = sum; });
+            each_along_h(a + t, p, false, [&](int y, float sum) { b[y * LINE + t] = sum; });
 #pragma unroll 1
         for (int pass = WHOLE ? 0 : 1; pass < 2; pass++) {
             if (pass == 1)
                 __syncthreads();
             load_line(x, pass == 0 ? a + t : WHOLE ? row : b + t * LINE, pass == 0 ? LINE : 1);
             if (t >= p.h && !WHOLE)
-                clear(x);
+                clear_numbers(x);
             dct_forward(x);
             if (pass == 0)
                 store_line(a + t, x, LINE);
         }
-        keep_largest<SIDE>(x, row, p.keep, t * SIDE, index, value, own.kept, room);
+        keep_group_largest<SIDE>(x, row, p.keep, t * SIDE, index, value, own.kept, room);
 #pragma unroll 1
         for (int pass = WHOLE ? 0 : 1; pass < 2; pass++) {
             dct_back(x);
@@ -234,7 +237,7 @@ __global__ void __launch_bounds__(SIDE, 8)
             for (int y = 0; y < SIDE; y++)
                 column[y * p.stride] -= x[y];
         } else {
-            along_h(a + t, p, true, [&](int y, float sum) { column[y * p.stride] -= sum; });
+            each_along_h(a + t, p, true, [&](int y, float sum) { column[y * p.stride] -= sum; });
         }
         __syncthreads();
     }
@@ -251,7 +254,7 @@ template <class F> __device__ __forceinline__ void each_row(const tile_shape &p,
             f(y * LINE + threadIdx.x, begin + y * SIDE);
     } else {
         for (int y = 0; y < SIDE && first + y < p.end; y++)
-            f(y * LINE + threadIdx.x, tile_of(p, first + y).begin + threadIdx.x);
+            f(y * LINE + threadIdx.x, butterfly_tile_of(p, first + y).begin + threadIdx.x);
     }
 }
 
@@ -268,7 +271,8 @@ __global__ void __launch_bounds__(SIDE, 8)
         load_line(x, row, 1);
         dct_forward(x);
         const int keep = first + t < p.end ? p.keep : 0;
-        keep_largest<1>(x, row, keep, 0, index, value, p.kept + (size_t)(first + t) * p.keep, NULL);
+        keep_group_largest<1>(x, row, keep, 0, index, value, p.kept + (size_t)(first + t) * p.keep,
+                              NULL);
         dct_back(x);
         store_line(row, x, 1);
         __syncthreads();
@@ -288,7 +292,7 @@ __device__ __forceinline__ void add_one(const tile_shape &p, const tile_messages
         return;
     }
     const int place = e / SIDE * LINE + e % SIDE;
-    a[place] += get(sent.value, r * sent.value_step + at);
+    a[place] += get_element(sent.value, r * sent.value_step + at);
     count[place]++;
 }
 
@@ -309,7 +313,7 @@ __global__ void __launch_bounds__(SIDE, 8)
     __shared__ uint16_t count[SIDE * LINE];
     const int t = threadIdx.x;
     for (int i = p.begin + blockIdx.x; i < p.end; i += gridDim.x) {
-        const tile own = tile_of(p, i);
+        const butterfly_tile own = butterfly_tile_of(p, i);
         numbers x;
         for (int e = t; e < SIDE * LINE; e += SIDE) {
             a[e] = 0;
@@ -338,7 +342,7 @@ __global__ void __launch_bounds__(SIDE, 8)
             for (int j = 0; j < SIDE; j++)
                 column[j * p.stride] = x[j];
         } else {
-            along_h(a + t, p, true, [&](int j, float sum) { column[j * p.stride] = sum; });
+            each_along_h(a + t, p, true, [&](int j, float sum) { column[j * p.stride] = sum; });
         }
         __syncthreads();
     }

@@ -18,9 +18,9 @@ __global__ void rope_kernel(rope_shape p, vec x)
     const float s = p.inverse ? -(float)sine : (float)sine, c = (float)cosine;
     for (int h = 0; h < p.heads; h++) {
         const size_t a = ((size_t)blockIdx.y * p.t + t) * p.stride + (size_t)h * p.width + i;
-        const float xa = get(x, a), xb = get(x, a + half);
-        put(x, a, xa * c - xb * s);
-        put(x, a + half, xb * c + xa * s);
+        const float xa = get_element(x, a), xb = get_element(x, a + half);
+        put_element(x, a, xa * c - xb * s);
+        put_element(x, a + half, xb * c + xa * s);
     }
 }
 
@@ -30,8 +30,9 @@ __global__ void embedding_forward_kernel(embedding_shape p, vec y, const int32_t
     const size_t r = blockIdx.x, position = p.start + r % p.t;
     const size_t token = (size_t)tokens[r];
     for (int i = threadIdx.x; i < p.width; i += blockDim.x)
-        put(y, r * p.width + i,
-            get(table, token * p.width + i) + get_or_zero(positions, position * p.width + i));
+        put_element(y, r * p.width + i,
+                    get_element(table, token * p.width + i) +
+                        element_or_zero(positions, position * p.width + i));
 }
 
 /* Rows are sorted by token in groups of GROUP, so that the block that adds up a token's rows finds
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(ADDERS)
             __syncthreads();
 #pragma unroll 4
             for (int k = threadIdx.y; k < n * adds; k += blockDim.y) {
-                const few<V> x = load<V>(dy, (size_t)listed[k] * p.width + mine);
+                const few<V> x = load_few<V>(dy, (size_t)listed[k] * p.width + mine);
                 for (int e = 0; e < V; e++)
                     sum.at[e] += x.at[e];
             }
@@ -157,21 +158,22 @@ __global__ void __launch_bounds__(ADDERS)
         __syncthreads();
         if (threadIdx.y == 0 && adds) {
             const size_t to = (size_t)token * p.width + mine;
-            few<V> total = load<V>(dtable, to);
+            few<V> total = load_few<V>(dtable, to);
             for (int e = 0; e < V; e++) {
                 float lanes = 0;
                 for (int j = 0; j < (int)blockDim.y; j++)
                     lanes += part[e * ADDERS + j * blockDim.x + threadIdx.x];
                 total.at[e] += lanes;
             }
-            store<V>(dtable, to, total);
+            store_few<V>(dtable, to, total);
         }
         __syncthreads();
     }
 }
 
 template <int V>
-void add_rows(stream_t s, embedding_shape p, int groups, vec dtable, vec dy, const uint64_t *keys)
+void launch_token_rows(stream_t s, embedding_shape p, int groups, vec dtable, vec dy,
+                       const uint64_t *keys)
 {
     const int columns = (p.width + V - 1) / V, x = min(columns, 128);
     const dim3 block(x, min(ADDERS / x, 16));
@@ -187,36 +189,36 @@ __global__ void positions_backward_kernel(embedding_shape p, vec dpositions, vec
         return;
     float sum = 0;
     for (int b = 0; b < p.batch; b++)
-        sum += get(dy, b * all + e);
-    put(dpositions, e, get(dpositions, e) + sum);
+        sum += get_element(dy, b * all + e);
+    put_element(dpositions, e, get_element(dpositions, e) + sum);
 }
 
 /* The largest of some logits and the sum of exponentials beside it. */
-struct tail {
+struct softmax_tail {
     float max, sum;
 };
 
-__device__ __forceinline__ tail join(tail a, tail b)
+__device__ __forceinline__ softmax_tail join_tails(softmax_tail a, softmax_tail b)
 {
     const float max = fmaxf(a.max, b.max);
     const float sum = (a.sum == 0 ? 0 : a.sum * expf(a.max - max)) +
                       (b.sum == 0 ? 0 : b.sum * expf(b.max - max));
-    return tail{max, sum};
+    return softmax_tail{max, sum};
 }
 
-__device__ tail join_block(tail t, tail *room)
+__device__ softmax_tail join_block(softmax_tail t, softmax_tail *room)
 {
     for (int far = 16; far > 0; far /= 2) {
-        const tail other = {__shfl_xor_sync(0xffffffffu, t.max, far),
+        const softmax_tail other = {__shfl_xor_sync(0xffffffffu, t.max, far),
                             __shfl_xor_sync(0xffffffffu, t.sum, far)};
-        t = threadIdx.x & far ? join(other, t) : join(t, other);
+        t = threadIdx.x & far ? join_tails(other, t) : join_tails(t, other);
     }
     if (threadIdx.x % 32 == 0)
         room[threadIdx.x / 32] = t;
     __syncthreads();
     t = room[0];
     for (int i = 1; i < (int)blockDim.x / 32; i++)
-        t = join(t, room[i]);
+        t = join_tails(t, room[i]);
     return t;
 }
 
@@ -226,35 +228,35 @@ struct loss_row {
     vec logits; /* from the row's beginning */
     int target;
     float own;    /* the target's logit */
-    tail t;       /* in the end of the whole row */
+    softmax_tail t;       /* in the end of the whole row */
     int before;   /* logits that stand before the target's */
     float scale, part;
 
     template <int V> __device__ void add(int i)
     {
-        const few<V> x = load<V>(logits, i);
-        tail here = {x.at[0], 0};
+        const few<V> x = load_few<V>(logits, i);
+        softmax_tail here = {x.at[0], 0};
         for (int e = 1; e < V; e++)
             here.max = fmaxf(here.max, x.at[e]);
         for (int e = 0; e < V; e++) {
             here.sum += x.at[e] == -CUDART_INF_F ? 0 : expf(x.at[e] - here.max);
             before += x.at[e] > own || (x.at[e] == own && i + e < target);
         }
-        t = join(t, here);
+        t = join_tails(t, here);
     }
 
     template <int V> __device__ void turn(int i)
     {
-        few<V> x = load<V>(logits, i);
+        few<V> x = load_few<V>(logits, i);
         for (int e = 0; e < V; e++)
             x.at[e] =
                 target < 0 ? 0 : part * expf(x.at[e] - t.max) - (i + e == target ? scale : 0);
-        store<V>(logits, i, x);
+        store_few<V>(logits, i, x);
     }
 };
 
 /* Where a target stands, with so many logits before its own. */
-__device__ __forceinline__ uint8_t place_of(int target, float own, int before)
+__device__ __forceinline__ uint8_t place_of_target(int target, float own, int before)
 {
     return (uint8_t)(target < 0 ? 0 : isnan(own) || before > 254 ? 255 : before + 1);
 }
@@ -267,7 +269,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     cross_entropy_kernel(int vocab, size_t stride, vec logits, const int32_t *targets, float scale,
                          float *losses, uint8_t *places)
 {
-    __shared__ tail room[LOSS_THREADS / 32];
+    __shared__ softmax_tail room[LOSS_THREADS / 32];
     __shared__ int counts[LOSS_THREADS / 32];
     const size_t r = blockIdx.x;
     const int size = logits.half ? 2 : 4, thread = threadIdx.x;
@@ -275,8 +277,8 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     const int off = V == 8 ? 0 : (int)((uintptr_t)row.logits.data / size % 4);
     const int head = min((4 - off) % 4, vocab), body = (vocab - head) / V * V;
     const int edge = vocab - body, at_edge = thread < head ? thread : body + thread;
-    row.own = row.target < 0 ? 0 : get(row.logits, row.target);
-    row.t = tail{-CUDART_INF_F, 0};
+    row.own = row.target < 0 ? 0 : get_element(row.logits, row.target);
+    row.t = softmax_tail{-CUDART_INF_F, 0};
     if (thread < edge)
         row.add<1>(at_edge);
     for (int i = thread * V; i < body; i += LOSS_THREADS * V)
@@ -286,7 +288,7 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     if (thread == 0) {
         losses[r] = row.target < 0 ? 0 : logf(row.t.sum) - (row.own - row.t.max);
         if (places)
-            places[r] = place_of(row.target, row.own, row.before);
+            places[r] = place_of_target(row.target, row.own, row.before);
     }
     if (scale == 0)
         return;
@@ -305,7 +307,7 @@ enum { HELD_BYTES = 112 << 10 };
 
 __device__ __forceinline__ few<8> held_eight(const uint4 *held, int i)
 {
-    return load<8>(vec{(void *)(held + i), 1}, 0);
+    return load_few<8>(vec{(void *)(held + i), 1}, 0);
 }
 
 /* The last eight of a row, -inf behind it. */
@@ -381,7 +383,7 @@ __global__ void __launch_bounds__(LOSS_THREADS, 2)
         }
         before = block_sum(before, counts);
         if (threadIdx.x == 0)
-            places[r] = place_of(target, own, before);
+            places[r] = place_of_target(target, own, before);
     }
     if (threadIdx.x == 0)
         losses[r] = target < 0 ? 0 : logf(sum) - (own - max);
@@ -396,7 +398,7 @@ __global__ void __launch_bounds__(LOSS_THREADS, 2)
         if (i == target / 8)
             for (int e = 0; e < 8; e++)
                 x.at[e] -= i * 8 + e == target ? scale : 0;
-        store<8>(vec{row, 1}, (size_t)i * 8, x);
+        store_few<8>(vec{row, 1}, (size_t)i * 8, x);
     }
 }
 
@@ -429,9 +431,9 @@ int launch_embedding_backward(stream_t s, embedding_shape p, vec dtable, vec dpo
     if (dtable.data) {
         sort_group_kernel<<<groups, SORTERS, 0, s>>>(keys, tokens, rows);
         if (p.width % 8 == 0 && lanes_of(dtable, dy) == 8)
-            add_rows<8>(s, p, groups, dtable, dy, keys);
+            launch_token_rows<8>(s, p, groups, dtable, dy, keys);
         else
-            add_rows<1>(s, p, groups, dtable, dy, keys);
+            launch_token_rows<1>(s, p, groups, dtable, dy, keys);
     }
     if (dpositions.data)
         positions_backward_kernel<<<blocks_of((size_t)p.t * p.width, THREADS), THREADS, 0, s>>>(

@@ -4,33 +4,33 @@
 
 #include "tensor/cuda/kernels/launch.h"
 
-static __device__ __forceinline__ bool sees(const attention_shape &p, int i, int j)
+static __device__ __forceinline__ bool query_sees(const attention_shape &p, int i, int j)
 {
     const int position = p.t_k - p.t_q + i;
     return p.whole ? j < p.t_k
                    : j <= position && (p.window <= 0 || j > position - p.window);
 }
 
-struct range {
+struct index_range {
     int begin, end;
 };
 
 /* Keys that queries [i, i + n) may see, and queries that may see keys [j, j + n). */
-static __device__ __forceinline__ range keys_of(const attention_shape &p, int i, int n)
+static __device__ __forceinline__ index_range keys_of(const attention_shape &p, int i, int n)
 {
     if (p.whole)
-        return range{0, p.t_k};
+        return index_range{0, p.t_k};
     const int first = p.t_k - p.t_q + i, end = min(first + n, p.t_k);
-    return range{p.window > 0 ? max(first - p.window + 1, 0) : 0, end};
+    return index_range{p.window > 0 ? max(first - p.window + 1, 0) : 0, end};
 }
 
-static __device__ __forceinline__ range queries_of(const attention_shape &p, int j, int n)
+static __device__ __forceinline__ index_range queries_of(const attention_shape &p, int j, int n)
 {
     if (p.whole)
-        return range{0, p.t_q};
+        return index_range{0, p.t_q};
     const int before = p.t_k - p.t_q;
     const int end = p.window > 0 ? min(j + n - 1 + p.window - before, p.t_q) : p.t_q;
-    return range{max(j - before, 0), end};
+    return index_range{max(j - before, 0), end};
 }
 
 /* The first row of a query head in q, o and lse, and of the key head that it reads in k and v. */

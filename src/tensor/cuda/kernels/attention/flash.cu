@@ -19,13 +19,13 @@ __global__ void __launch_bounds__(WARPS * 32)
     const int q0 = (gridDim.x - 1 - blockIdx.x) * QUERIES, own = threadIdx.x / 32 * 16 * M;
     const heads_at at = heads_of(p, blockIdx.z, blockIdx.y);
     const bf16 *k_rows = rows_at(r.k, at.k), *v_rows = rows_at(r.v, at.v);
-    const range keys = keys_of(p, q0, QUERIES);
+    const index_range keys = keys_of(p, q0, QUERIES);
     const float scale = p.scale * LOG2E;
     float o[M][W / 8][4];
-    softmax soft[M];
-    clear<M, W / 8>(o);
+    running_softmax soft[M];
+    clear_results<M, W / 8>(o);
     for (int m = 0; m < M; m++)
-        soft[m] = softmax{{-CUDART_INF_F, -CUDART_INF_F}, {0, 0}};
+        soft[m] = running_softmax{{-CUDART_INF_F, -CUDART_INF_F}, {0, 0}};
     int j0 = keys.begin / KEYS * KEYS, stage = 0;
     start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q, p.width);
     start_tile<W, KEYS>(kv, k_rows, p.k_stride, j0, p.t_k, p.width);
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(WARPS * 32)
         }
         __syncthreads();
         float s[M][KEYS / 8][4];
-        clear<M, KEYS / 8>(s);
+        clear_results<M, KEYS / 8>(s);
         rows_by_rows<W, M, KEYS>(s, q + own * STRIDE, k);
 #pragma unroll
         for (int m = 0; m < M; m++) {
@@ -53,11 +53,11 @@ __global__ void __launch_bounds__(WARPS * 32)
                 for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++)
-                        if (!sees(p, i0 + lane_row() + e / 2 * 8,
-                                  j0 + 8 * n + lane_column() + e % 2))
+                        if (!query_sees(p, i0 + lane_row() + e / 2 * 8,
+                                        j0 + 8 * n + lane_column() + e % 2))
                             s[m][n][e] = -CUDART_INF_F;
             float shrink[2];
-            soften<KEYS / 8, 0>(soft[m], s[m], scale, shrink);
+            soften_scores<KEYS / 8, 0>(soft[m], s[m], scale, shrink);
 #pragma unroll
             for (int n = 0; n < W / 8; n++)
 #pragma unroll
@@ -89,11 +89,11 @@ bool on_16_bytes(vec v)
 }
 
 template <int W, int M>
-int forward(stream_t s, const attention_shape *p, const attention_rows *r)
+int flash_forward(stream_t s, const attention_shape *p, const attention_rows *r)
 {
     const int queries = WARPS * 16 * M;
     const dim3 grid(blocks_of(p->t_q, queries), p->heads, p->batch);
-    const size_t bytes = room_of<W>(queries + 4 * KEYS);
+    const size_t bytes = flash_room<W>(queries + 4 * KEYS);
     const int st = ask_room(flash_forward_kernel<W, M>, bytes);
     flash_forward_kernel<W, M><<<grid, WARPS * 32, bytes, s>>>(*p, *r);
     return st ? st : cudaGetLastError();
@@ -120,6 +120,6 @@ int launch_flash_forward(stream_t s, const attention_shape *p, const attention_r
         return st;
     return by_width(p->width, [=](auto w) {
         constexpr int W = decltype(w)::value;
-        return forward<W, W <= 64 ? 2 : 1>(s, p, r);
+        return flash_forward<W, W <= 64 ? 2 : 1>(s, p, r);
     });
 }

@@ -23,7 +23,7 @@ __device__ __forceinline__ bool all_see(const attention_shape &p, int i, int n, 
 {
     if (i + n > p.t_q || j + m > p.t_k)
         return false;
-    return p.whole || (sees(p, i, j + m - 1) && sees(p, i + n - 1, j));
+    return p.whole || (query_sees(p, i, j + m - 1) && query_sees(p, i + n - 1, j));
 }
 
 /* Rows of a strip of 16 that a lane has: this and 8 more; and its first column of 8. */
@@ -38,7 +38,7 @@ __device__ __forceinline__ int lane_column()
 }
 
 /* The running softmax of a strip's two rows of each lane. */
-struct softmax {
+struct running_softmax {
     float max[2], sum[2];
 };
 
@@ -46,7 +46,8 @@ struct softmax {
  * weights are relative to may be a smaller one, by up to STEP powers of two, so that it rarely
  * changes. */
 template <int N, int STEP>
-__device__ __forceinline__ void soften(softmax &s, float scores[N][4], float scale, float shrink[2])
+__device__ __forceinline__ void soften_scores(running_softmax &s, float scores[N][4], float scale,
+                                              float shrink[2])
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -105,13 +106,13 @@ template <class F> int by_width(int width, F f)
 }
 
 /* Queries of a head, with those that fill its last tile on Hopper. */
-__host__ __device__ __forceinline__ int padded(int t)
+__host__ __device__ __forceinline__ int padded_queries(int t)
 {
     return (t + 63) / 64 * 64;
 }
 
 /* Bytes of shared memory that rows of tiles take. */
-template <int W> size_t room_of(int rows)
+template <int W> size_t flash_room(int rows)
 {
     return (size_t)rows * tile_of<W>::stride * sizeof(bf16);
 }

@@ -9,8 +9,8 @@ namespace {
 /* Scores of pairs that do not see each other become -inf, and their dp 0: out of the way of those
  * that do, as most tiles have none. Rows of the tile are queries (`turned`: keys). */
 template <bool TURNED, int N>
-__device__ __forceinline__ void blind(const attention_shape &p, float s[N][4], float dp[N][4],
-                                      int i0, int j0)
+__device__ __forceinline__ void blind_pairs(const attention_shape &p, float s[N][4], float dp[N][4],
+                                            int i0, int j0)
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -18,20 +18,20 @@ __device__ __forceinline__ void blind(const attention_shape &p, float s[N][4], f
         for (int e = 0; e < 4; e++) {
             const int row = lane_row() + e / 2 * 8, column = 8 * n + lane_column() + e % 2;
             const int i = i0 + (TURNED ? column : row), j = j0 + (TURNED ? row : column);
-            const bool seen = i < p.t_q && j < p.t_k && sees(p, i, j);
+            const bool seen = i < p.t_q && j < p.t_k && query_sees(p, i, j);
             s[n][e] = seen ? s[n][e] : -CUDART_INF_F;
             dp[n][e] = seen ? dp[n][e] : 0;
         }
 }
 
 /* What the backward pass needs of each query of a tile. */
-template <int N> struct stats {
+template <int N> struct tile_stats {
     float lse[N], delta[N];
 };
 
 /* Starts to copy those of queries [at, at + N); beyond `rows` they are 0. */
 template <int N>
-__device__ __forceinline__ void start_stats(stats<N> &to, const attention_rows &r,
+__device__ __forceinline__ void start_stats(tile_stats<N> &to, const attention_rows &r,
                                             const attention_grads &g, size_t base, int at, int rows)
 {
     for (int i = threadIdx.x; i < N; i += blockDim.x) {
@@ -45,8 +45,8 @@ __device__ __forceinline__ void start_stats(stats<N> &to, const attention_rows &
 /* Weights from scores, and ds = weight (dp - delta) in place of dp; lse and delta are of the tile's
  * queries, from its first on. */
 template <bool TURNED, int N>
-__device__ __forceinline__ void grads_of(float s[N][4], float dp[N][4], float scale,
-                                         const float *lse, const float *delta)
+__device__ __forceinline__ void flash_pair_grads(float s[N][4], float dp[N][4], float scale,
+                                                 const float *lse, const float *delta)
 {
     float base[2], off[2];
 #pragma unroll
@@ -77,17 +77,17 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 {
     enum { OWN = WARPS * 16 * M, STRIDE = tile_of<W>::stride, TILE = QUERIES * STRIDE };
     extern __shared__ __align__(16) bf16 room[];
-    __shared__ stats<QUERIES> about[2];
+    __shared__ tile_stats<QUERIES> about[2];
     bf16 *k = room, *v = k + OWN * STRIDE, *tiles = v + OWN * STRIDE; /* (2 stages; q, dy) */
     const int j0 = blockIdx.x * OWN, own = threadIdx.x / 32 * 16 * M, group = p.heads / p.kv_heads;
     const heads_at first = heads_of(p, blockIdx.z, blockIdx.y * group);
-    const range queries = queries_of(p, j0, OWN);
+    const index_range queries = queries_of(p, j0, OWN);
     const int begin = queries.begin / QUERIES * QUERIES;
     const int each = queries.end > begin ? (queries.end - begin + QUERIES - 1) / QUERIES : 0;
     const float scale = p.scale * LOG2E;
     float dk[M][W / 8][4], dv[M][W / 8][4];
-    clear<M, W / 8>(dk);
-    clear<M, W / 8>(dv);
+    clear_results<M, W / 8>(dk);
+    clear_results<M, W / 8>(dv);
     start_tile<W, OWN>(k, rows_at(r.k, first.k), p.k_stride, j0, p.t_k, p.width);
     start_tile<W, OWN>(v, rows_at(r.v, first.v), p.v_stride, j0, p.t_k, p.width);
     for (int step = -1; step < group * each; step++) { /* a step ahead */
@@ -96,7 +96,8 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
             const int i0 = begin + (step + 1) % each * QUERIES, stage = (step + 1) & 1;
             bf16 *next = tiles + stage * 2 * TILE;
             start_tile<W, QUERIES>(next, rows_at(r.q, at.q), p.q_stride, i0, p.t_q, p.width);
-            start_tile<W, QUERIES>(next + TILE, rows_at(g.dy, at.o), p.o_stride, i0, p.t_q, p.width);
+            start_tile<W, QUERIES>(next + TILE, rows_at(g.dy, at.o), p.o_stride, i0, p.t_q,
+                                   p.width);
             start_stats(about[stage], r, g, at.lse, i0, p.t_q);
         }
         end_starts();
@@ -107,16 +108,17 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         const int i0 = begin + step % each * QUERIES, stage = step & 1;
         const bf16 *q = tiles + stage * 2 * TILE, *dy = q + TILE;
         float s[M][QUERIES / 8][4], dp[M][QUERIES / 8][4];
-        clear<M, QUERIES / 8>(s);
-        clear<M, QUERIES / 8>(dp);
+        clear_results<M, QUERIES / 8>(s);
+        clear_results<M, QUERIES / 8>(dp);
         rows_by_rows<W, M, QUERIES>(s, k + own * STRIDE, q);
         rows_by_rows<W, M, QUERIES>(dp, v + own * STRIDE, dy);
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const int j = j0 + own + 16 * m;
             if (!all_see(p, i0, QUERIES, j, 16))
-                blind<true, QUERIES / 8>(p, s[m], dp[m], i0, j);
-            grads_of<true, QUERIES / 8>(s[m], dp[m], scale, about[stage].lse, about[stage].delta);
+                blind_pairs<true, QUERIES / 8>(p, s[m], dp[m], i0, j);
+            flash_pair_grads<true, QUERIES / 8>(s[m], dp[m], scale, about[stage].lse,
+                                                about[stage].delta);
         }
         weights_by_rows<W, M, QUERIES>(dv, s, dy);
         weights_by_rows<W, M, QUERIES>(dk, dp, q);
@@ -136,15 +138,15 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 {
     enum { QUERIES = WARPS * 16 * M, STRIDE = tile_of<W>::stride, TILE = KEYS * STRIDE };
     extern __shared__ __align__(16) bf16 room[];
-    __shared__ stats<QUERIES> about;
+    __shared__ tile_stats<QUERIES> about;
     bf16 *q = room, *dy = q + QUERIES * STRIDE, *tiles = dy + QUERIES * STRIDE; /* (2; k, v) */
     const int q0 = (gridDim.x - 1 - blockIdx.x) * QUERIES, own = threadIdx.x / 32 * 16 * M;
     const heads_at at = heads_of(p, blockIdx.z, blockIdx.y);
     const bf16 *k_rows = rows_at(r.k, at.k), *v_rows = rows_at(r.v, at.v);
-    const range keys = keys_of(p, q0, QUERIES);
+    const index_range keys = keys_of(p, q0, QUERIES);
     const float scale = p.scale * LOG2E;
     float dq[M][W / 8][4];
-    clear<M, W / 8>(dq);
+    clear_results<M, W / 8>(dq);
     start_stats(about, r, g, at.lse, q0, p.t_q);
     int j0 = keys.begin / KEYS * KEYS, stage = 0;
     start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q, p.width);
@@ -162,16 +164,16 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         wait_tiles<1>();
         __syncthreads();
         float s[M][KEYS / 8][4], dp[M][KEYS / 8][4];
-        clear<M, KEYS / 8>(s);
-        clear<M, KEYS / 8>(dp);
+        clear_results<M, KEYS / 8>(s);
+        clear_results<M, KEYS / 8>(dp);
         rows_by_rows<W, M, KEYS>(s, q + own * STRIDE, k);
         rows_by_rows<W, M, KEYS>(dp, dy + own * STRIDE, k + TILE);
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const int i = own + 16 * m;
             if (!all_see(p, q0 + i, 16, j0, KEYS))
-                blind<false, KEYS / 8>(p, s[m], dp[m], q0 + i, j0);
-            grads_of<false, KEYS / 8>(s[m], dp[m], scale, about.lse + i, about.delta + i);
+                blind_pairs<false, KEYS / 8>(p, s[m], dp[m], q0 + i, j0);
+            flash_pair_grads<false, KEYS / 8>(s[m], dp[m], scale, about.lse + i, about.delta + i);
         }
         weights_by_rows<W, M, KEYS>(dq, dp, k);
         __syncthreads();
@@ -193,7 +195,7 @@ __global__ void flash_delta_kernel(attention_shape p, float *delta, vec dy, vec 
     float sum = 0;
     if (in && part * 8 < p.width) {
         const size_t at = token * p.o_stride + (size_t)head * p.width + part * 8;
-        const few<8> a = load<8>(dy, at), b = load<8>(o, at);
+        const few<8> a = load_few<8>(dy, at), b = load_few<8>(o, at);
         for (int k = 0; k < 8; k++)
             sum = fmaf(a.at[k], b.at[k], sum);
     }
@@ -215,24 +217,24 @@ int delta_of(stream_t s, const attention_shape *p, const attention_rows *r,
 
 /* As of the kernels; BLOCKS of them fit on a multiprocessor. */
 template <int W, int M, int QUERIES, int BLOCKS>
-int backward_dkv(stream_t s, const attention_shape *p, const attention_rows *r,
-                 const attention_grads *g)
+int flash_backward_dkv(stream_t s, const attention_shape *p, const attention_rows *r,
+                       const attention_grads *g)
 {
     const int own = WARPS * 16 * M;
     const dim3 grid(blocks_of(p->t_k, own), p->kv_heads, p->batch);
-    const size_t bytes = room_of<W>(2 * own + 4 * QUERIES);
+    const size_t bytes = flash_room<W>(2 * own + 4 * QUERIES);
     const int st = ask_room(flash_dkv_kernel<W, M, QUERIES, BLOCKS>, bytes);
     flash_dkv_kernel<W, M, QUERIES, BLOCKS><<<grid, WARPS * 32, bytes, s>>>(*p, *r, *g);
     return st ? st : cudaGetLastError();
 }
 
 template <int W, int M, int KEYS, int BLOCKS>
-int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
-                const attention_grads *g)
+int flash_backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
+                      const attention_grads *g)
 {
     const int own = WARPS * 16 * M;
     const dim3 grid(blocks_of(p->t_q, own), p->heads, p->batch);
-    const size_t bytes = room_of<W>(2 * own + 4 * KEYS);
+    const size_t bytes = flash_room<W>(2 * own + 4 * KEYS);
     const int st = ask_room(flash_dq_kernel<W, M, KEYS, BLOCKS>, bytes);
     flash_dq_kernel<W, M, KEYS, BLOCKS><<<grid, WARPS * 32, bytes, s>>>(*p, *r, *g);
     return st ? st : cudaGetLastError();
@@ -242,7 +244,7 @@ int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
 
 size_t attention_deltas(const attention_shape *p)
 {
-    return (size_t)p->batch * p->heads * padded(p->t_q) * 2;
+    return (size_t)p->batch * p->heads * padded_queries(p->t_q) * 2;
 }
 
 int launch_flash_backward(stream_t s, const attention_shape *p, const attention_rows *r,
@@ -254,7 +256,7 @@ int launch_flash_backward(stream_t s, const attention_shape *p, const attention_
     return by_width(p->width, [=](auto w) {
         constexpr int W = decltype(w)::value;
         int st = delta_of<W <= 32 ? 4 : W <= 64 ? 8 : 16>(s, p, r, g);
-        st = st ? st : backward_dkv<W, W <= 64 ? 2 : 1, 32, 2>(s, p, r, g);
-        return st ? st : backward_dq<W, 1, W <= 64 ? 32 : 64, W <= 64 ? 4 : 2>(s, p, r, g);
+        st = st ? st : flash_backward_dkv<W, W <= 64 ? 2 : 1, 32, 2>(s, p, r, g);
+        return st ? st : flash_backward_dq<W, 1, W <= 64 ? 32 : 64, W <= 64 ? 4 : 2>(s, p, r, g);
     });
 }

@@ -11,7 +11,7 @@
 
 namespace {
 
-template <int W, int WGS, int KEYS, int STAGES> struct forward_room {
+template <int W, int WGS, int KEYS, int STAGES> struct hopper_forward_room {
     bf16 q[WGS][64 * W];
     struct {
         bf16 k[KEYS * W], v[KEYS * W];
@@ -29,13 +29,13 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
 {
 #ifdef HOPPER_CODE
     extern __shared__ __align__(1024) unsigned char raw[];
-    typedef forward_room<W, WGS, KEYS, STAGES> room_type;
+    typedef hopper_forward_room<W, WGS, KEYS, STAGES> room_type;
     room_type &room = *(room_type *)raw;
-    const int group = warpgroup(), head = blockIdx.y, kv = head / (p.heads / p.kv_heads);
+    const int group = warpgroup_index(), head = blockIdx.y, kv = head / (p.heads / p.kv_heads);
     const int q0 = (gridDim.x - 1 - blockIdx.x) * 64 * WGS, own = q0 + 64 * group;
-    const int i0 = own + warp() * 16; /* the first query of a warp */
+    const int i0 = own + warp_index() * 16; /* the first query of a warp */
     const bool feeds = threadIdx.x == (WGS - 1) * WARPGROUP;
-    const range all = keys_of(p, q0, 64 * WGS), mine = keys_of(p, own, 64);
+    const index_range all = keys_of(p, q0, 64 * WGS), mine = keys_of(p, own, 64);
     const int first = all.begin / KEYS, tiles = (all.end + KEYS - 1) / KEYS - first;
     const int begin = own < p.t_q ? mine.begin / KEYS - first : 0;
     const int end = own < p.t_q ? (mine.end + KEYS - 1) / KEYS - first : 0;
@@ -44,19 +44,19 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
     auto start = [&](int t) {
         const int at = t % STAGES;
         arrive_for(&room.full[at], sizeof room.tile[at]);
-        start_rows<W>(room.tile[at].k, KEYS, &k_map, &room.full[at], kv, (first + t) * KEYS,
-                      blockIdx.z);
-        start_rows<W>(room.tile[at].v, KEYS, &v_map, &room.full[at], kv, (first + t) * KEYS,
-                      blockIdx.z);
+        start_tile_rows<W>(room.tile[at].k, KEYS, &k_map, &room.full[at], kv, (first + t) * KEYS,
+                           blockIdx.z);
+        start_tile_rows<W>(room.tile[at].v, KEYS, &v_map, &room.full[at], kv, (first + t) * KEYS,
+                           blockIdx.z);
     };
-    auto await_tile = [&](int t) { await(&room.full[t % STAGES], t / STAGES & 1); };
+    auto await_tile = [&](int t) { await_barrier(&room.full[t % STAGES], t / STAGES & 1); };
     auto leave_tile = [&](int t) { /* to be followed by another in its place */
         if (t + STAGES >= tiles)
             return;
         if (threadIdx.x % 32 == 0)
-            arrive(&room.empty[t % STAGES]);
+            arrive_once(&room.empty[t % STAGES]);
         if (feeds) {
-            await(&room.empty[t % STAGES], t / STAGES & 1);
+            await_barrier(&room.empty[t % STAGES], t / STAGES & 1);
             start(t + STAGES);
         }
         __syncwarp();
@@ -71,14 +71,14 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
         publish_barriers();
         arrive_for(&room.q_full, sizeof room.q);
         for (int g = 0; g < WGS; g++)
-            start_rows<W>(room.q[g], 64, &q_map, &room.q_full, head, q0 + 64 * g, blockIdx.z);
+            start_tile_rows<W>(room.q[g], 64, &q_map, &room.q_full, head, q0 + 64 * g, blockIdx.z);
         for (int t = 0; t < STAGES && t < tiles; t++)
             start(t);
     }
     __syncthreads();
 
     float o[W / 8][4];
-    softmax soft = {{-CUDART_INF_F, -CUDART_INF_F}, {0, 0}};
+    running_softmax soft = {{-CUDART_INF_F, -CUDART_INF_F}, {0, 0}};
     unsigned weights[KEYS / 16][4];
 #pragma unroll
     for (int n = 0; n < W / 8; n++)
@@ -92,11 +92,12 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
             for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    if (!sees(p, i0 + lane_row() + e / 2 * 8, j0 + 8 * n + lane_column() + e % 2))
+                    if (!query_sees(p, i0 + lane_row() + e / 2 * 8,
+                                    j0 + 8 * n + lane_column() + e % 2))
                         s[n][e] = -CUDART_INF_F;
-        soften<KEYS / 8, STEP>(soft, s, scale, shrink);
+        soften_scores<KEYS / 8, STEP>(soft, s, scale, shrink);
     };
-    await(&room.q_full, 0);
+    await_barrier(&room.q_full, 0);
     for (int t = 0; t < begin; t++) {
         await_tile(t);
         leave_tile(t);
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
         rows_product<W, KEYS>(s, room.q[group], room.tile[begin % STAGES].k);
         end_products();
         wait_products<0>();
-        settle(s);
+        settle_results(s);
         soften_tile(s, begin, shrink);
         round_weights(weights, s);
     }
@@ -121,10 +122,10 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
         columns_product<W, KEYS>(o, weights, room.tile[t % STAGES].v);
         end_products();
         wait_products<1>();
-        settle(s);
+        settle_results(s);
         soften_tile(s, t + 1, shrink);
         wait_products<0>();
-        settle(o);
+        settle_results(o);
         leave_tile(t);
         round_weights(weights, s);
         if (!STEP || __any_sync(0xffffffffu, shrink[0] != 1 || shrink[1] != 1))
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
         columns_product<W, KEYS>(o, weights, room.tile[(end - 1) % STAGES].v);
         end_products();
         wait_products<0>();
-        settle(o);
+        settle_results(o);
         leave_tile(end - 1);
     }
     for (int t = end; t < tiles; t++) {
@@ -162,14 +163,14 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
     publish_stores();
     __syncthreads();
     if (threadIdx.x % WARPGROUP == 0) {
-        store_rows<W>(room.q[group], &o_map, head, own, blockIdx.z);
+        store_tile_rows<W>(room.q[group], &o_map, head, own, blockIdx.z);
         end_stores();
     }
 #endif
 }
 
 template <int W, int WGS, int KEYS, int STAGES, int BLOCKS, int STEP>
-int forward(stream_t s, const attention_shape *p, const attention_rows *r)
+int hopper_forward_width(stream_t s, const attention_shape *p, const attention_rows *r)
 {
     CUtensorMap q, k, v, o;
     if (!map_rows(&q, r->q, p->width, p->heads, p->t_q, p->batch, p->q_stride,
@@ -182,7 +183,7 @@ int forward(stream_t s, const attention_shape *p, const attention_rows *r)
                   (size_t)p->t_q * p->o_stride, 64))
         return cudaErrorNotSupported;
     const dim3 grid(blocks_of(p->t_q, 64 * WGS), p->heads, p->batch);
-    const size_t bytes = sizeof(forward_room<W, WGS, KEYS, STAGES>);
+    const size_t bytes = sizeof(hopper_forward_room<W, WGS, KEYS, STAGES>);
     const int st = ask_room(hopper_forward_kernel<W, WGS, KEYS, STAGES, BLOCKS, STEP>, bytes);
     hopper_forward_kernel<W, WGS, KEYS, STAGES, BLOCKS, STEP>
         <<<grid, WGS * WARPGROUP, bytes, s>>>(*p, *r, q, k, v, o);
@@ -195,7 +196,7 @@ int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r
 {
     if (!on_hopper())
         return cudaErrorNotSupported;
-    return p->width <= 64 ? forward<64, 2, 64, 4, 2, 8>(s, p, r)
-                          : forward<128, 3, 64, 3, 1, 8>(s, p, r);
+    return p->width <= 64 ? hopper_forward_width<64, 2, 64, 4, 2, 8>(s, p, r)
+                          : hopper_forward_width<128, 3, 64, 3, 1, 8>(s, p, r);
 }
 #endif

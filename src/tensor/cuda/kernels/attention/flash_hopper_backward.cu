@@ -24,7 +24,7 @@ template <int W> struct tile_pair {
     bf16 a[SIDE * W], b[SIDE * W];
 };
 
-template <int W, int STAGES> struct backward_room {
+template <int W, int STAGES> struct hopper_backward_room {
     tile_pair<W> own, tile[STAGES];
     float lse[STAGES][SIDE], delta[STAGES][SIDE];
     barrier own_full, full[STAGES];
@@ -32,7 +32,8 @@ template <int W, int STAGES> struct backward_room {
 
 #ifdef HOPPER_CODE
 
-template <int W, int STAGES> __device__ __forceinline__ void init_room(backward_room<W, STAGES> &room)
+template <int W, int STAGES>
+__device__ __forceinline__ void init_room(hopper_backward_room<W, STAGES> &room)
 {
     init_barrier(&room.own_full, 1);
     for (int at = 0; at < STAGES; at++)
@@ -51,8 +52,8 @@ template <int W>
 __device__ __forceinline__ void start_pair(tile_pair<W> &to, const CUtensorMap *a,
                                            const CUtensorMap *b, barrier *full, int head, int row)
 {
-    start_rows<W>(to.a, SIDE, a, full, head, row, blockIdx.z);
-    start_rows<W>(to.b, SIDE, b, full, head, row, blockIdx.z);
+    start_tile_rows<W>(to.a, SIDE, a, full, head, row, blockIdx.z);
+    start_tile_rows<W>(to.b, SIDE, b, full, head, row, blockIdx.z);
 }
 
 #endif
@@ -69,11 +70,11 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
 {
 #ifdef HOPPER_CODE
     extern __shared__ __align__(1024) unsigned char raw[];
-    backward_room<W, STAGES> &room = *(backward_room<W, STAGES> *)raw;
+    hopper_backward_room<W, STAGES> &room = *(hopper_backward_room<W, STAGES> *)raw;
     const int head = blockIdx.y, kv = head / (p.heads / p.kv_heads);
-    const int q0 = (gridDim.x - 1 - blockIdx.x) * SIDE, i0 = q0 + warp() * 16;
+    const int q0 = (gridDim.x - 1 - blockIdx.x) * SIDE, i0 = q0 + warp_index() * 16;
     const heads_at base = heads_of(p, blockIdx.z, head);
-    const range keys = keys_of(p, q0, SIDE);
+    const index_range keys = keys_of(p, q0, SIDE);
     const int first = keys.begin / SIDE, tiles = (keys.end + SIDE - 1) / SIDE - first;
     const float scale = p.scale * LOG2E;
 
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
                (dot_pairs(x[n].z, y[n].z) + dot_pairs(x[n].w, y[n].w));
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     if (threadIdx.x % 2 == 0) {
-        const size_t at = ((size_t)blockIdx.z * p.heads + head) * padded(p.t_q) + i;
+        const size_t at = ((size_t)blockIdx.z * p.heads + head) * padded_queries(p.t_q) + i;
         const float lse = i < p.t_q ? r.lse[base.lse + i] * LOG2E : CUDART_INF_F;
         stats.lse[at] = room.lse[0][row] = lse;
         stats.delta[at] = room.delta[0][row] = sum;
@@ -123,29 +124,29 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
 
     float dq[W / 8][4], lse[2], delta[2];
     for (int half = 0; half < 2; half++) {
-        lse[half] = room.lse[0][warp() * 16 + lane_row() + 8 * half];
-        delta[half] = room.delta[0][warp() * 16 + lane_row() + 8 * half];
+        lse[half] = room.lse[0][warp_index() * 16 + lane_row() + 8 * half];
+        delta[half] = room.delta[0][warp_index() * 16 + lane_row() + 8 * half];
     }
 #pragma unroll
     for (int n = 0; n < W / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             dq[n][e] = 0;
-    settle(dq);
-    await(&room.own_full, 0);
+    settle_results(dq);
+    await_barrier(&room.own_full, 0);
     for (int t = 0; t < tiles; t++) {
         const tile_pair<W> &tile = room.tile[t % STAGES];
         const int j0 = (first + t) * SIDE;
         float s[SIDE / 8][4], dp[SIDE / 8][4];
         unsigned ds[SIDE / 16][4];
-        await(&room.full[t % STAGES], t / STAGES & 1);
+        await_barrier(&room.full[t % STAGES], t / STAGES & 1);
         open_products();
         rows_product<W, SIDE>(s, room.own.a, tile.a);
         end_products();
         rows_product<W, SIDE>(dp, room.own.b, tile.b);
         end_products();
         wait_products<1>(); /* also for the last product of the tile before */
-        settle(s);
+        settle_results(s);
         if (t > 0)
             follow(t - 1);
         if (!all_see(p, i0, 16, j0, SIDE))
@@ -153,7 +154,8 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
             for (int n = 0; n < SIDE / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    if (!sees(p, i0 + lane_row() + e / 2 * 8, j0 + 8 * n + lane_column() + e % 2))
+                    if (!query_sees(p, i0 + lane_row() + e / 2 * 8,
+                                    j0 + 8 * n + lane_column() + e % 2))
                         s[n][e] = -CUDART_INF_F;
 #pragma unroll
         for (int n = 0; n < SIDE / 8; n++)
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
             for (int e = 0; e < 4; e++)
                 s[n][e] = power_of_two(fmaf(s[n][e], scale, -lse[e / 2]));
         wait_products<0>();
-        settle(dp);
+        settle_results(dp);
 #pragma unroll
         for (int n = 0; n < SIDE / 8; n++)
 #pragma unroll
@@ -173,13 +175,13 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
         end_products();
     }
     wait_products<0>();
-    settle(dq);
+    settle_results(dq);
     __syncthreads(); /* nobody reads q any more */
     round_strip<W>(room.own.a, dq, p.scale, p.scale);
     publish_stores();
     __syncthreads();
     if (threadIdx.x == 0) {
-        store_rows<W>(room.own.a, &dq_map, head, q0, blockIdx.z);
+        store_tile_rows<W>(room.own.a, &dq_map, head, q0, blockIdx.z);
         end_stores();
     }
 #endif
@@ -197,17 +199,17 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
 {
 #ifdef HOPPER_CODE
     extern __shared__ __align__(1024) unsigned char raw[];
-    backward_room<W, STAGES> &room = *(backward_room<W, STAGES> *)raw;
+    hopper_backward_room<W, STAGES> &room = *(hopper_backward_room<W, STAGES> *)raw;
     const int group = p.heads / p.kv_heads, kv = blockIdx.y;
-    const int k0 = blockIdx.x * SIDE, j0 = k0 + warp() * 16;
-    const range queries = queries_of(p, k0, SIDE);
+    const int k0 = blockIdx.x * SIDE, j0 = k0 + warp_index() * 16;
+    const index_range queries = queries_of(p, k0, SIDE);
     const int first = queries.begin / SIDE;
     const int each = max((queries.end + SIDE - 1) / SIDE - first, 0), tiles = group * each;
     const float scale = p.scale * LOG2E;
 
     auto start = [&](int t) {
         const int at = t % STAGES, head = kv * group + t / each, i0 = (first + t % each) * SIDE;
-        const size_t from = ((size_t)blockIdx.z * p.heads + head) * padded(p.t_q) + i0;
+        const size_t from = ((size_t)blockIdx.z * p.heads + head) * padded_queries(p.t_q) + i0;
         barrier *full = &room.full[at];
         arrive_for(full, sizeof room.tile[at] + sizeof room.lse[at] + sizeof room.delta[at]);
         start_pair(room.tile[at], &q_map, &dy_map, full, head, i0);
@@ -230,28 +232,29 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             dk[n][e] = dv[n][e] = 0;
-    settle(dk);
-    settle(dv);
-    await(&room.own_full, 0);
+    settle_results(dk);
+    settle_results(dv);
+    await_barrier(&room.own_full, 0);
     for (int t = 0; t < tiles; t++) {
         const int at = t % STAGES, i0 = (first + t % each) * SIDE;
         const tile_pair<W> &tile = room.tile[at];
         float s[SIDE / 8][4], dp[SIDE / 8][4];
         unsigned weights[SIDE / 16][4], ds[SIDE / 16][4];
-        await(&room.full[at], t / STAGES & 1);
+        await_barrier(&room.full[at], t / STAGES & 1);
         open_products();
         rows_product<W, SIDE>(s, room.own.a, tile.a);
         end_products();
         rows_product<W, SIDE>(dp, room.own.b, tile.b);
         end_products();
         wait_products<1>();
-        settle(s);
-        if (!p.whole && !(sees(p, i0, j0 + 15) && sees(p, i0 + SIDE - 1, j0)))
+        settle_results(s);
+        if (!p.whole && !(query_sees(p, i0, j0 + 15) && query_sees(p, i0 + SIDE - 1, j0)))
 #pragma unroll
             for (int n = 0; n < SIDE / 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    if (!sees(p, i0 + 8 * n + lane_column() + e % 2, j0 + lane_row() + e / 2 * 8))
+                    if (!query_sees(p, i0 + 8 * n + lane_column() + e % 2,
+                                    j0 + lane_row() + e / 2 * 8))
                         s[n][e] = -CUDART_INF_F;
 #pragma unroll
         for (int n = 0; n < SIDE / 8; n++) {
@@ -262,7 +265,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
         }
         round_weights(weights, s);
         wait_products<0>();
-        settle(dp);
+        settle_results(dp);
 #pragma unroll
         for (int n = 0; n < SIDE / 8; n++) {
             const float2 delta = *(const float2 *)&room.delta[at][8 * n + lane_column()];
@@ -276,8 +279,8 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
         columns_product<W, SIDE>(dk, ds, tile.a);
         end_products();
         wait_products<0>();
-        settle(dv);
-        settle(dk);
+        settle_results(dv);
+        settle_results(dk);
         if (t + STAGES < tiles) {
             __syncthreads();
             if (threadIdx.x == 0)
@@ -290,8 +293,8 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
     publish_stores();
     __syncthreads();
     if (threadIdx.x == 0) {
-        store_rows<W>(room.own.a, &dk_map, kv, k0, blockIdx.z);
-        store_rows<W>(room.own.b, &dv_map, kv, k0, blockIdx.z);
+        store_tile_rows<W>(room.own.a, &dk_map, kv, k0, blockIdx.z);
+        store_tile_rows<W>(room.own.b, &dv_map, kv, k0, blockIdx.z);
         end_stores();
     }
 #endif
@@ -315,16 +318,17 @@ struct backward_maps {
                keys(&v, r->v, p->v_stride, p->v_batch) &&
                keys(&dk, g->dk, p->k_stride, p->k_batch) &&
                keys(&dv, g->dv, p->v_stride, p->v_batch);
-        stats = query_stats{g->delta, g->delta + (size_t)p->batch * p->heads * padded(p->t_q)};
+        stats =
+            query_stats{g->delta, g->delta + (size_t)p->batch * p->heads * padded_queries(p->t_q)};
     }
 };
 
 template <int W, int STAGES, int BLOCKS>
-int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
-                const attention_grads *g, const backward_maps &m)
+int hopper_backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
+                       const attention_grads *g, const backward_maps &m)
 {
     const dim3 grid(blocks_of(p->t_q, SIDE), p->heads, p->batch);
-    const size_t bytes = sizeof(backward_room<W, STAGES>);
+    const size_t bytes = sizeof(hopper_backward_room<W, STAGES>);
     const auto kernel = hopper_dq_kernel<W, STAGES, BLOCKS>;
     const int st = ask_room(kernel, bytes);
     kernel<<<grid, WARPGROUP, bytes, s>>>(*p, *r, *g, m.stats, m.q, m.k, m.v, m.dy, m.dq);
@@ -332,10 +336,10 @@ int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
 }
 
 template <int W, int STAGES, int BLOCKS>
-int backward_dkv(stream_t s, const attention_shape *p, const backward_maps &m)
+int hopper_backward_dkv(stream_t s, const attention_shape *p, const backward_maps &m)
 {
     const dim3 grid(blocks_of(p->t_k, SIDE), p->kv_heads, p->batch);
-    const size_t bytes = sizeof(backward_room<W, STAGES>);
+    const size_t bytes = sizeof(hopper_backward_room<W, STAGES>);
     const auto kernel = hopper_dkv_kernel<W, STAGES, BLOCKS>;
     const int st = ask_room(kernel, bytes);
     kernel<<<grid, WARPGROUP, bytes, s>>>(*p, m.stats, m.q, m.k, m.v, m.dy, m.dk,
@@ -354,10 +358,10 @@ int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *
     if (!m.made)
         return cudaErrorNotSupported;
     const bool narrow = p->width <= 64;
-    const int st = narrow ? backward_dq<64, 3, 3>(s, p, r, g, m)
-                          : backward_dq<128, 2, 2>(s, p, r, g, m);
+    const int st = narrow ? hopper_backward_dq<64, 3, 3>(s, p, r, g, m)
+                          : hopper_backward_dq<128, 2, 2>(s, p, r, g, m);
     return st       ? st
-           : narrow ? backward_dkv<64, 3, 3>(s, p, m)
-                    : backward_dkv<128, 2, 2>(s, p, m);
+           : narrow ? hopper_backward_dkv<64, 3, 3>(s, p, m)
+                    : hopper_backward_dkv<128, 2, 2>(s, p, m);
 }
 #endif
