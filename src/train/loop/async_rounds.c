@@ -7,15 +7,28 @@
 #include "strategy/async/async.h"
 #include "train/checkpoint/snapshot.h"
 #include "train/loop/loop.h"
-#include "train/report/letters.h"
+#include "train/report/mailbox.h"
+
+/* A group's evaluation of the parameters that it has pulled, on its way to rank 0. */
+struct group_evaluation {
+    int64_t step;   /* of the run */
+    double seconds; /* of training, by the group's own clock */
+    struct evaluation evaluation;
+    bool mark; /* no evaluation: the group has sent all evaluations before a meeting */
+};
+
+/* Of the pushes since the last report. */
+struct push_sums {
+    int64_t n, steps;
+    double loss, staleness, idle, seconds;
+};
 
 struct apart {
     struct loop *l;
-    struct letters *letters;
+    struct mailbox *evaluations;
+    int marks;     /* on rank 0: taken since the last meeting */
     double origin; /* of rank 0's clock, when training would have begun without pauses */
-    /* Of the pushes since the last report. */
-    int64_t n, steps;
-    double loss, staleness, idle, seconds;
+    struct push_sums sum;
 };
 
 /* Training goes on, or begins. */
@@ -37,15 +50,15 @@ static void report(struct apart *a, const struct applied_push *p)
         .steps = t->rounds,
         .tokens = t->pushed_tokens,
         .samples = t->pushed_samples,
-        .round = {.loss = a->steps ? a->loss / (double)a->steps : 0, .grad_norm = -1},
+        .round = {.loss = a->sum.steps ? a->sum.loss / (double)a->sum.steps : 0, .grad_norm = -1},
         .lr = optim_lr(&t->run->config.optim, p->step, t->rounds),
         .seconds = now - l->slowest,
         .slowest = now,
         .report = true,
-        .pushes = {.n = a->n,
+        .pushes = {.n = a->sum.n,
                    .all = p->number + 1,
-                   .staleness = a->staleness / (double)a->n,
-                   .idle = a->idle > 0 ? a->idle / (a->idle + a->seconds) : 0},
+                   .staleness = a->sum.staleness / (double)a->sum.n,
+                   .idle = a->sum.idle > 0 ? a->sum.idle / (a->sum.idle + a->sum.seconds) : 0},
     };
     loop_take_cosine(l, &s);
     if (s.step > loop_tail(l)) {
@@ -53,53 +66,65 @@ static void report(struct apart *a, const struct applied_push *p)
         t->tail_reports++;
     }
     loop_tell(l, &s);
-    *a = (struct apart){.l = l, .letters = a->letters, .origin = a->origin};
+    a->sum = (struct push_sums){0};
 }
 
-/* Rank 0 tells what the groups have pushed and evaluated since it looked before. */
-static enum sotto_status tell(struct apart *a)
+/* Rank 0 reports the groups' evaluations that have arrived; `wait`: all that were sent before this
+ * meeting. */
+static enum sotto_status report_evaluations(struct apart *a, bool wait)
+{
+    struct trainer *t = a->l->t;
+    if (wait)
+        TRY(mailbox_flush(a->evaluations));
+    for (bool found = loop_leads(a->l); found;) {
+        struct group_evaluation e;
+        TRY(mailbox_take(a->evaluations, MAILBOX_ANY, wait && a->marks < t->mesh.n_r - 1, &e,
+                         &found));
+        if (found && e.mark)
+            a->marks++;
+        if (!found || e.mark)
+            continue;
+        t->evaluation = e.evaluation;
+        loop_tell_evaluation(a->l, e.step, e.seconds, &e.evaluation);
+    }
+    if (wait)
+        a->marks = 0;
+    return SOTTO_OK;
+}
+
+/* Rank 0 reports the groups' pushes since the last look. */
+static void report_pushes(struct apart *a)
 {
     struct loop *l = a->l;
     struct trainer *t = l->t;
     const int64_t every = t->run->config.train.log_every;
     struct applied_push p;
-    struct letter e;
-    if (!loop_leads(l))
-        return SOTTO_OK;
-    while (async_take_push(t->strategy->async, &p)) {
+    while (loop_leads(l) && async_take_push(t->strategy->async, &p)) {
         t->pushed_tokens += p.tokens;
         t->pushed_samples += p.microbatches * t->run->config.train.batch;
-        a->n++;
-        a->steps += p.steps;
-        a->loss += p.loss * (double)p.steps;
-        a->staleness += (double)p.staleness;
-        a->idle += p.idle;
-        a->seconds += p.seconds;
+        a->sum.n++;
+        a->sum.steps += p.steps;
+        a->sum.loss += p.loss * (double)p.steps;
+        a->sum.staleness += (double)p.staleness;
+        a->sum.idle += p.idle;
+        a->sum.seconds += p.seconds;
         loop_count_cosine(l, p.cosine);
         if ((every > 0 && p.step / every > l->step / every) || p.step >= t->rounds)
             report(a, &p);
     }
-    for (bool found = true; found;) {
-        TRY(letters_next(a->letters, &e, &found));
-        if (!found)
-            break;
-        t->evaluation = e.evaluation;
-        loop_tell_evaluation(l, e.step, e.seconds, &e.evaluation);
-    }
-    return SOTTO_OK;
 }
 
 /* What this group has just pulled; nobody waits for it. */
 static enum sotto_status evaluate_alone(struct apart *a, int64_t step)
 {
     struct trainer *t = a->l->t;
-    struct letter e = {.step = step, .seconds = meter_read(&t->meter).seconds};
+    struct group_evaluation e = {.step = step, .seconds = meter_read(&t->meter).seconds};
     if (!t->run->valid || step >= t->rounds) /* all do at the end */
         return SOTTO_OK;
     meter_stop(&t->meter);
     TRY(trainer_evaluate(t, t->mesh.shard, &e.evaluation));
     if (t->mesh.s == 0)
-        TRY(letters_send(a->letters, &e));
+        TRY(mailbox_send(a->evaluations, &e));
     meter_start(&t->meter);
     return SOTTO_OK;
 }
@@ -170,12 +195,13 @@ static enum sotto_status meet(struct apart *a, bool stop)
     struct trainer *t = a->l->t;
     const double begin = clock_now(&clock_real);
     double slowest = 0;
-    TRY(letters_mark(a->letters));
+    if (t->mesh.r > 0 && t->mesh.s == 0) /* in the training's time */
+        TRY(mailbox_send(a->evaluations, &(struct group_evaluation){.mark = true}));
     loop_pause(t);
-    TRY(letters_flush(a->letters));
     /* A checkpoint has the clocks at which all have met. */
     TRY(async_wait_idle(t->strategy->async));
-    TRY(tell(a));
+    report_pushes(a);
+    TRY(report_evaluations(a, true));
     if (stop)
         TRY(compare_clocks(a, &slowest));
     if (stop)
@@ -194,7 +220,8 @@ static enum sotto_status rounds(struct apart *a)
     for (bool stop = false; !stop;) {
         struct round out = {0};
         TRY(one_round(a, &out));
-        TRY(tell(a));
+        report_pushes(a);
+        TRY(report_evaluations(a, false));
         TRY(snapshots_look(a->l->t->snapshots, false));
         if (r->snapshot)
             TRY(save_alone(a, r->step));
@@ -214,7 +241,7 @@ enum sotto_status loop_async(struct loop *l)
         t->rounds = t->step < t->rounds ? t->step : t->rounds;
         return loop_end(l);
     }
-    enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
+    enum sotto_status st = mailbox_open(&a.evaluations, t->worker, sizeof(struct group_evaluation));
     if (st == SOTTO_OK)
         st = snapshots_open(t);
     if (st == SOTTO_OK)
@@ -224,8 +251,8 @@ enum sotto_status loop_async(struct loop *l)
     if (st == SOTTO_OK)
         st = snapshots_look(t->snapshots, true);
     if (st == SOTTO_OK)
-        st = loop_end(l);     /* all have come behind it: nobody looks for letters any more */
-    st = trainer_fail(t, st); /* before the letters' lane is closed: it may wait for others */
-    letters_close(a.letters);
+        st = loop_end(l);     /* all have come behind it: nobody looks for records any more */
+    st = trainer_fail(t, st); /* before the mailbox's lane is closed: it may wait for others */
+    mailbox_close(a.evaluations);
     return st;
 }

@@ -5,13 +5,15 @@
 
 #include "train/config/budget.h"
 #include "train/loop/pace.h"
+#include "train/loop/round_totals.h"
 #include "train/run/trainer.h"
 
 struct loop {
     struct trainer *t;
-    struct cost since; /* at the last report, a worker's mean ... */
-    struct cost own;   /* ... and rank 0's */
-    double slowest;    /* worker's seconds then */
+    struct round_totals *totals; /* of reported rounds */
+    struct cost since;           /* at the last report, a worker's mean ... */
+    struct cost own;             /* ... and rank 0's */
+    double slowest;              /* worker's seconds then */
     int64_t tokens, step;
     int64_t began;    /* at this step */
     struct pace pace; /* of real time */

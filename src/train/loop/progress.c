@@ -157,7 +157,7 @@ enum sotto_status loop_tell_reported(struct loop *l, bool wait)
     struct trainer *t = l->t;
     struct run_step s;
     for (bool found = true; found;) {
-        TRY(roundup_next(t->roundup, wait, &s, &found));
+        TRY(round_totals_next(l->totals, wait, &s, &found));
         if (!found)
             break;
         if (s.step > loop_tail(l)) {

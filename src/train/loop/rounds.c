@@ -116,7 +116,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     if (s.report)
         loop_take_cosine(l, &s);
     if (s.report)
-        TRY(roundup_start(t->roundup, &s, t->mesh.s == 0));
+        TRY(round_totals_add(l->totals, &s, t->mesh.s == 0));
     TRY(loop_tell_reported(l, false));
     if (loop_leads(l) && !s.report && t->step > l->step) {
         s.tokens += s.own_tokens * t->mesh.n_r; /* as if all groups were like this one */
@@ -277,7 +277,11 @@ enum sotto_status trainer_loop(struct trainer *t)
     l.clock = calloc((size_t)t->worker->size, sizeof *l.clock);
     if (!l.clock)
         return fail(SOTTO_ENOMEM, "no memory for the clocks of %d workers", t->worker->size);
-    enum sotto_status st = go(&l);
+    enum sotto_status st = round_totals_open(&l.totals, t->worker);
+    if (st == SOTTO_OK)
+        st = go(&l);
+    st = trainer_fail(t, st); /* before lanes are closed, which may wait for other workers */
+    round_totals_close(l.totals);
     free(l.clock);
     return st;
 }

@@ -31,7 +31,7 @@ struct run;
 struct run_step {
     int64_t step, steps; /* rounds done, and that the run will take (BUDGET_UNKNOWN: who knows) */
     int64_t tokens, samples;         /* of all workers, since the run's beginning */
-    int64_t own_tokens, own_samples; /* of the own group, to be added to them by the roundup */
+    int64_t own_tokens, own_samples; /* of the own group, added to them by round_totals */
     struct round round;
     double lr;
     double seconds;      /* of this round: what it adds to slowest */

@@ -127,7 +127,6 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     };
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));
-    TRY_DONE(roundup_open(&t->roundup, w));
     TRY_DONE(set_parameters(t));
     if (*run->checkpoint)
         TRY_DONE(trainer_load(t));
@@ -159,7 +158,6 @@ enum sotto_status trainer_fail(struct trainer *t, enum sotto_status st)
 
 void trainer_close(struct trainer *t)
 {
-    roundup_close(t->roundup);
     meter_free(&t->meter);
     if (t->strategy)
         t->strategy->ops->free(t->strategy);

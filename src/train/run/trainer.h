@@ -5,7 +5,6 @@
 
 #include "train/oracle/null_oracle.h"
 #include "train/oracle/running_stats.h"
-#include "train/report/roundup.h"
 #include "train/run/run.h"
 
 struct snapshots;
@@ -40,7 +39,6 @@ struct trainer {
     struct evaluation evaluation; /* the last; targets 0: none */
     struct best best;             /* the same on all workers */
     struct meter meter;
-    struct roundup *roundup;
     bool failed; /* and trainer_fail was called */
 };
 
