@@ -191,7 +191,7 @@ refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
 refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
 refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1
 refused 'worker.step is for train.time = virtual' --worker.step=10ms
-refused "key 'tau' belongs to $(owners tau), and these are not chosen" --tau=3
+refused "key 'tau' belongs to $(owners tau), which are not chosen" --tau=3
 refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'null.activation_bytes is for train.oracle = null' --activation_bytes=1000
 refused 'null.activations is no longer an option: use null.activation_bytes' --null.activations=1000

@@ -385,8 +385,8 @@ static void keys_of_others(void **state)
         if (bad[i].whole)
             snprintf(says, sizeof says, "did you mean %s?", all);
         else
-            snprintf(says, sizeof says, "key '%s' belongs to %s, and %s not chosen", bad[i].key,
-                     all, strchr(all, ',') ? "these are" : "that is");
+            snprintf(says, sizeof says, "key '%s' belongs to %s, which %s not chosen", bad[i].key,
+                     all, strchr(all, ',') ? "are" : "is");
         assert_fails(resolve(bad[i].option, 3), SOTTO_EINVAL, says);
     }
     assert_non_null(strstr(owners("tau", false), ", slowmo, "));
