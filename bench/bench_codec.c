@@ -55,7 +55,7 @@ static void fill(struct device *dev, const struct buffer *b, struct rng *rng)
 
 static void lab_open(struct lab *lab, struct device *dev, const struct table *table, bool tiles)
 {
-    const struct cut_rule rule = {.chunk = SIDE, .rate = 1 / 32., .tiles = tiles};
+    const struct tiling_rule rule = {.chunk = SIDE, .rate = 1 / 32., .tiles = tiles};
     const size_t count = table_count(table);
     struct rng rng = rng_make(1, 2);
     check(codec_init(&lab->codec, dev, &rule, CODEC_F32, table, NULL, NULL, SENDERS));

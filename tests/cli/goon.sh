@@ -138,7 +138,7 @@ done
 # ... and under another rule for it.
 cp -r own scaled
 succeeds "$sotto" train --resume scaled --steps=5 --strategy=random --random.momentum=scaled
-says "^'decoupled.m' is dropped, and begins with 0: it was made with momentum = plain, and goes on with scaled$"
+says "^'decoupled.m' is dropped and starts from zero: it was made with momentum = plain, this run has scaled$"
 
 # Of two keys that say the same the new one holds, also where it is the default.
 cp -r own share
@@ -150,7 +150,7 @@ says '^changed: demo.top 2 -> 0$'
 succeeds "$sotto" train --resume share --steps=7 --top=3
 succeeds "$sotto" train --resume share --steps=8 --rate=0.5
 says '^changed: demo.top 3 -> 0$'
-fails_with 'demo.top = 2 and demo.rate = 0.1 say the same' "$sotto" train --resume share --steps=9 --top=2 --rate=0.1
+fails_with 'demo.top = 2 and demo.rate = 0.1 set the same' "$sotto" train --resume share --steps=9 --top=2 --rate=0.1
 
 # Groups that are apart, as another number of them; and in step.
 succeeds "${own[@]}" --strategy=every --every.n=3 --out=every

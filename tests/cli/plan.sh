@@ -79,7 +79,7 @@ for dry in --dry_run ''; do
     [ "$(grep -c '^warning' out)" = 1 ] || die "a warning that is not said once: $(cat out)"
 done
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=4 --mesh=2x2 --shard=zero1 --steps=2 --replicate=striding --rate=1/20000 --phase=fixed --dry_run
-says '^warning: striding.rate = 1/20000 .*: the first one is all that is ever exchanged$'
+says '^warning: striding.rate = 1/20000 .*: only the first element is ever exchanged$'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --steps=2 --strategy=demo --base=decoupled-adamw --dry_run
 says '^optimizer: adamw, .*, beta1 0.9, beta2 0.999, weight decay 0.01$'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --steps=2 --strategy=striding --rate=1/100 --dry_run

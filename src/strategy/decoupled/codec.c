@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of an index into `size` elements. */
-static int bits_of(int size)
+/* Returns the bits of an index into `size` elements. */
+static int index_bits(int size)
 {
     int bits = 0;
     while (1 << bits < size)
@@ -17,28 +17,28 @@ static size_t value_bytes(const struct codec *c, size_t n)
     return c->values == CODEC_SIGNS ? (n + 3) / 4 : n * (c->values == CODEC_BF16 ? 2 : 4);
 }
 
-/* Lists of tiles that follow one another and have indices of as many bits are one. Sections before
- * k are placed. */
+/* Places the lists and messages of section k, after those of earlier sections. Consecutive lists of
+ * tiles with indices of the same bits become one list. */
 static void place_section(struct codec *c, int k)
 {
-    const struct cut_section *cut = &c->cut.section[k];
+    const struct tiling_section *tiled = &c->tiling.section[k];
     struct codec_section *s = &c->section[k];
     struct codec_list *list = c->list;
     if (k)
         list = c->list + (s->first = s[-1].first + s[-1].n);
-    for (int i = cut->first; i < cut->first + cut->n; i++) {
-        const struct tiles *t = &c->cut.list[i];
-        if (t->h * t->w == 1) /* all of its indices are 0, as they are from the beginning */
+    for (int i = tiled->first; i < tiled->first + tiled->n; i++) {
+        const struct tiles *t = &c->tiling.list[i];
+        if (t->h * t->w == 1) /* all of its indices are 0 and stay so */
             continue;
         const size_t count = (size_t)t->ny * (size_t)t->nx * (size_t)t->keep;
         struct codec_list *last = s->n ? &list[s->n - 1] : NULL;
-        if (last && last->bits == bits_of(t->h * t->w) && last->first + last->count == t->kept)
+        if (last && last->bits == index_bits(t->h * t->w) && last->first + last->count == t->kept)
             last->count += count;
         else
-            list[s->n++] =
-                (struct codec_list){.bits = bits_of(t->h * t->w), .first = t->kept, .count = count};
+            list[s->n++] = (struct codec_list){
+                .bits = index_bits(t->h * t->w), .first = t->kept, .count = count};
     }
-    s->bytes = value_bytes(c, cut->kept);
+    s->bytes = value_bytes(c, tiled->kept);
     for (int i = 0; i < s->n; i++) {
         list[i].at = s->bytes;
         s->bytes += (list[i].count * (size_t)list[i].bits + 7) / 8;
@@ -50,28 +50,28 @@ static enum sotto_status place_messages(struct codec *c)
 {
     const size_t senders = (size_t)c->senders;
     size_t kept = 0;
-    c->list = calloc((size_t)c->cut.n + 1, sizeof *c->list);
-    c->section = calloc((size_t)c->cut.n_section, sizeof *c->section);
+    c->list = calloc((size_t)c->tiling.n + 1, sizeof *c->list);
+    c->section = calloc((size_t)c->tiling.n_section, sizeof *c->section);
     if (!c->list || !c->section)
-        return fail(SOTTO_ENOMEM, "no memory for %d lists of indices", c->cut.n);
-    for (int k = 0; k < c->cut.n_section; k++) {
+        return fail(SOTTO_ENOMEM, "no memory for %d lists of indices", c->tiling.n);
+    for (int k = 0; k < c->tiling.n_section; k++) {
         place_section(c, k);
         c->section[k].at = senders * c->bytes;
         c->section[k].coefficients = senders * kept;
         c->bytes += c->section[k].bytes;
-        kept += c->cut.section[k].kept;
+        kept += c->tiling.section[k].kept;
     }
     return SOTTO_OK;
 }
 
 static enum sotto_status make_basis(struct codec *c)
 {
-    TRY(buffer_init(&c->basis, c->dev, DTYPE_F32, c->cut.basis, MEMORY_SCRATCH));
-    float *basis = malloc((c->cut.basis + 1) * sizeof *basis);
+    TRY(buffer_init(&c->basis, c->dev, DTYPE_F32, c->tiling.basis, MEMORY_SCRATCH));
+    float *basis = malloc((c->tiling.basis + 1) * sizeof *basis);
     if (!basis)
         return fail(SOTTO_ENOMEM, "no memory for the cosine transform");
-    cut_basis(&c->cut, basis);
-    c->dev->ops->write(c->dev, c->basis.view, basis, c->cut.basis);
+    tiling_write_basis(&c->tiling, basis);
+    c->dev->ops->write(c->dev, c->basis.view, basis, c->tiling.basis);
     free(basis);
     return SOTTO_OK;
 }
@@ -81,18 +81,18 @@ static enum sotto_status make_buffers(struct codec *c)
     const size_t n = (size_t)c->senders;
     const enum memory_category use = MEMORY_COMMUNICATION;
     TRY(buffer_init(&c->message, c->dev, DTYPE_U8, n * c->bytes, use));
-    TRY(buffer_init(&c->index, c->dev, DTYPE_I32, n * c->cut.kept, use));
+    TRY(buffer_init(&c->index, c->dev, DTYPE_I32, n * c->tiling.kept, use));
     if (c->values == CODEC_SIGNS)
-        TRY(buffer_init(&c->value, c->dev, DTYPE_F32, n * c->cut.kept, use));
+        TRY(buffer_init(&c->value, c->dev, DTYPE_F32, n * c->tiling.kept, use));
     return SOTTO_OK;
 }
 
-enum sotto_status codec_init(struct codec *c, struct device *dev, const struct cut_rule *rule,
+enum sotto_status codec_init(struct codec *c, struct device *dev, const struct tiling_rule *rule,
                              enum codec_values values, const struct table *table,
                              const struct owned *own, const int *section, int senders)
 {
     *c = (struct codec){.dev = dev, .values = values, .senders = senders};
-    enum sotto_status st = cut_make(&c->cut, rule, table, own, section);
+    enum sotto_status st = tiling_make(&c->tiling, rule, table, own, section);
     if (st == SOTTO_OK)
         st = place_messages(c);
     if (st == SOTTO_OK)
@@ -108,12 +108,12 @@ void codec_free(struct codec *c)
 {
     struct buffer *const all[] = {&c->basis, &c->message, &c->index, &c->value};
     if (c->dev)
-        (void)device_check(c->dev); /* ops under way read the list of tiles */
+        (void)device_check(c->dev); /* ops in flight read the list of tiles */
     for (int i = 0; i < 4; i++)
         buffer_free(all[i]);
     free(c->list);
     free(c->section);
-    cut_free(&c->cut);
+    tiling_free(&c->tiling);
     *c = (struct codec){0};
 }
 
@@ -122,36 +122,37 @@ struct view codec_messages(const struct codec *c, int k)
     return view_at(c->message.view, c->section[k].at);
 }
 
-/* Sender 0's values of section k as ops take them, and how far it is to the next one's. */
+/* Returns sender 0's values of section k in the type of the ops. `step`: distance to the next
+ * sender's values. */
 static struct view values_of(const struct codec *c, int k, size_t *step)
 {
     if (c->values == CODEC_SIGNS) {
-        *step = c->cut.section[k].kept;
+        *step = c->tiling.section[k].kept;
         return view_at(c->value.view, c->section[k].coefficients);
     }
-    struct view v = codec_messages(c, k); /* a message begins with them, and is whole words */
+    struct view v = codec_messages(c, k); /* a message begins with its values and has whole words */
     v.type = c->values == CODEC_BF16 ? DTYPE_BF16 : DTYPE_F32;
     *step = c->section[k].bytes / dtype_size(v.type);
     return v;
 }
 
-static struct tiling tiles_of(const struct codec *c, int k)
+static struct tiling section_tiles(const struct codec *c, int k)
 {
-    const struct cut_section *s = &c->cut.section[k];
-    return (struct tiling){.tiles = c->cut.list + s->first, .n = s->n};
+    const struct tiling_section *s = &c->tiling.section[k];
+    return (struct tiling){.tiles = c->tiling.list + s->first, .n = s->n};
 }
 
-/* The next tiles of section k that stay in the second caches of the device's cores, or give a GPU's
- * enough to do, in whole rows, so that they are all of the vector from b->from to `end`; none
- * before: b is zero. */
+/* Finds the next tiles of section k: whole rows, which fill the second-level caches of the device's
+ * cores or keep a GPU busy. They cover the vector from b->from to `end`. The first call has a zero
+ * `b`. */
 enum { BLOCK = 1 << 17, BLOCK_FAR = 1 << 24 }; /* elements, of a core, of a GPU */
 static bool next_tiles(const struct codec *c, int k, struct tiling *b, size_t *end)
 {
-    const struct cut_section *s = &c->cut.section[k];
-    const struct tiles *t = b->tiles ? b->tiles : c->cut.list + s->first;
+    const struct tiling_section *s = &c->tiling.section[k];
+    const struct tiles *t = b->tiles ? b->tiles : c->tiling.list + s->first;
     if (b->tiles && b->end == t->ny * t->nx)
         *b = (struct tiling){.tiles = ++t};
-    if (t == c->cut.list + s->first + s->n)
+    if (t == c->tiling.list + s->first + s->n)
         return false;
     assert(t->h * t->ny == 1 || (size_t)t->nx * (size_t)t->w == t->stride);
     const int row = t->h > 1 ? t->nx : 1;
@@ -168,14 +169,14 @@ static bool next_tiles(const struct codec *c, int k, struct tiling *b, size_t *e
     return true;
 }
 
-/* A device without data takes all at once. */
+/* Finds the next block. A device without data has one block. */
 static bool next_block(const struct codec *c, int k, struct tiling *b, size_t *end)
 {
-    const struct cut_section *s = &c->cut.section[k];
+    const struct tiling_section *s = &c->tiling.section[k];
     if (c->dev->ops->alloc)
         return next_tiles(c, k, b, end);
     const bool begins = !b->tiles && s->n > 0;
-    *b = tiles_of(c, k);
+    *b = section_tiles(c, k);
     b->from = s->n > 0 ? b->tiles->at : 0;
     *end = s->end;
     return begins;
@@ -184,7 +185,7 @@ static bool next_block(const struct codec *c, int k, struct tiling *b, size_t *e
 size_t codec_room(const struct codec *c)
 {
     size_t most = 0, end;
-    for (int k = 0; k < c->cut.n_section; k++)
+    for (int k = 0; k < c->tiling.n_section; k++)
         for (struct tiling b = {0}; next_tiles(c, k, &b, &end);)
             most = end - b.from > most ? end - b.from : most;
     return most;
@@ -196,7 +197,7 @@ void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass 
     const struct codec_section *s = &c->section[k];
     struct tiling block = {0};
     size_t end;
-    const size_t kept = c->cut.section[k].kept;
+    const size_t kept = c->tiling.section[k].kept;
     const struct view message = view_at(codec_messages(c, k), (size_t)sender * s->bytes);
     const struct view index = view_at(c->index.view, s->coefficients + (size_t)sender * kept);
     size_t step;
@@ -220,7 +221,7 @@ void codec_decode(struct codec *c, int k, struct view y, codec_pass *take, void 
     const struct codec_section *s = &c->section[k];
     struct tiling block = {0};
     size_t end;
-    const size_t kept = c->cut.section[k].kept;
+    const size_t kept = c->tiling.section[k].kept;
     const struct view all = view_at(c->index.view, s->coefficients);
     size_t step;
     const struct view value = values_of(c, k, &step);
@@ -239,18 +240,18 @@ void codec_decode(struct codec *c, int k, struct view y, codec_pass *take, void 
     }
 }
 
-/* A coefficient: its place, its value, and both again in a message. */
+/* Bytes of all coefficients: places and values in memory, and both again in the message. */
 static double message_bytes(const struct codec *c, int k)
 {
-    return 8. * (double)c->cut.section[k].kept + 2. * (double)c->section[k].bytes;
+    return 8. * (double)c->tiling.section[k].kept + 2. * (double)c->section[k].bytes;
 }
 
 double codec_encode_bytes(const struct codec *c, int k)
 {
-    return 8. * (double)c->cut.section[k].elements + message_bytes(c, k);
+    return 8. * (double)c->tiling.section[k].elements + message_bytes(c, k);
 }
 
 double codec_decode_bytes(const struct codec *c, int k)
 {
-    return 4. * (double)c->cut.section[k].elements + (double)c->senders * message_bytes(c, k);
+    return 4. * (double)c->tiling.section[k].elements + (double)c->senders * message_bytes(c, k);
 }

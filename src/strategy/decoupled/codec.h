@@ -1,12 +1,12 @@
-/* What senders tell each other of a vector: the largest coefficients of each chunk or tile of it,
- * in a message for each section. One is as long for each sender:
+/* Messages of groups about a vector: the largest coefficients of every chunk or tile, one message
+ * for each section. All senders' messages have the same length:
  *
  *     values     of all coefficients: fp32, bf16, or their signs, two bits each
- *     indices    where in its tile each one is, in the fewest bits that count a tile; lists of
- *                tiles that follow one another and need as many bits share bytes
+ *     indices    place of each coefficient in its tile, in the fewest bits that count a tile;
+ *                consecutive lists of tiles with indices of the same bits share bytes
  *     zeros      to a multiple of four bytes
  *
- * The messages of all senders lie side by side, so that an all-gather is the exchange. */
+ * The messages of all senders are contiguous, so that an all-gather is the exchange. */
 #ifndef SOTTO_STRATEGY_DECOUPLED_CODEC_H
 #define SOTTO_STRATEGY_DECOUPLED_CODEC_H
 
@@ -16,51 +16,52 @@ enum codec_values { CODEC_F32, CODEC_BF16, CODEC_SIGNS };
 
 struct codec {
     struct device *dev; /* not owned */
-    struct cut cut;
+    struct tiling_plan tiling;
     enum codec_values values;
     int senders;
-    struct codec_list { /* of indices of as many bits */
+    struct codec_list { /* consecutive indices of the same bits */
         int bits;
-        size_t first, count; /* among all that the section keeps */
-        size_t at;           /* byte of its message            */
+        size_t first, count; /* among all coefficients of the section */
+        size_t at;           /* byte of the message */
     } * list;
     struct codec_section {
-        int first, n;        /* of the lists                                  */
-        size_t bytes;        /* of a message                                  */
-        size_t at;           /* byte of `message` where the first one begins  */
-        size_t coefficients; /* of `index` and `value` where their first ones do */
+        int first, n;        /* of the lists */
+        size_t bytes;        /* of a message */
+        size_t at;           /* byte of `message` where the section's first message begins */
+        size_t coefficients; /* element of `index` and `value` where the section begins */
     } * section;
-    size_t bytes;          /* that a sender sends, of all sections                       */
+    size_t bytes;          /* bytes of a sender's messages, of all sections */
     struct buffer basis;   /* matrices of the transform                                */
     struct buffer message; /* (sections, senders, bytes) uint8                           */
     struct buffer index;   /* (sections, senders, kept) int32                            */
     struct buffer value;   /* (sections, senders, kept) fp32, for signs; otherwise empty */
 };
 
-/* For what is owned of the table's vector, in sections (cut_make). */
-enum sotto_status codec_init(struct codec *c, struct device *dev, const struct cut_rule *rule,
+/* Prepares messages of the own part of the table's vector, in sections (tiling_make). `senders`:
+ * number of groups. */
+enum sotto_status codec_init(struct codec *c, struct device *dev, const struct tiling_rule *rule,
                              enum codec_values values, const struct table *table,
                              const struct owned *own, const int *section, int senders);
 void codec_free(struct codec *c);
 
-/* What is done to a vector before it is encoded or with what is decoded, block by block, while that
- * is in the caches: to the elements from `begin` to before `end`. Blocks leave out what is not
- * covered, and follow one another. */
+/* Work on elements [begin, end) of a vector, before they are encoded or after they are decoded,
+ * block by block, while the block is in the caches. Blocks are in order and leave out elements that
+ * no tile covers. */
 typedef void codec_pass(void *arg, size_t begin, size_t end);
 
-/* Message `sender` of section k from m (fp32), which loses what is kept: as it is sent, but where
- * only signs are sent. `before` (optional): to m. */
+/* Encodes message `sender` of section k from m (fp32). Subtracts the kept coefficients from m, as
+ * rounded in the message, but not rounded to signs. `before` (optional): work on m. */
 void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass *before, void *arg);
 
-/* What is covered of the vector by section k from all its messages: each coefficient the mean over
- * its senders. y (fp32, codec_room elements) holds one block at a time, `take` has each of them. */
+/* Decodes section k: every coefficient is the mean of all senders' messages. y (fp32, codec_room
+ * elements) has one block at a time, and `take` is called with each. */
 void codec_decode(struct codec *c, int k, struct view y, codec_pass *take, void *arg);
-size_t codec_room(const struct codec *c); /* of the largest block */
+size_t codec_room(const struct codec *c); /* elements of the largest block */
 
-/* All messages of a section, of c->section[k].bytes each. */
+/* Returns all messages of a section, c->section[k].bytes each. */
 struct view codec_messages(const struct codec *c, int k);
 
-/* Bytes of memory that they touch. */
+/* Return the bytes of memory that encoding and decoding move. */
 double codec_encode_bytes(const struct codec *c, int k);
 double codec_decode_bytes(const struct codec *c, int k);
 

@@ -19,8 +19,8 @@ enum sotto_status decoupled_resolve(void *own, const struct strategy_config *c)
     (void)own;
     if (strategy_elastic(c))
         return fail(SOTTO_EINVAL,
-                    "%s x %s makes no sense: %s steps with gradients of the round before, and what "
-                    "%s exchanges decides this round's step; take ddp, zero1 or fsdp",
+                    "%s x %s makes no sense: %s steps with gradients of the round before, but the "
+                    "exchange of %s decides this round's step; take ddp, zero1 or fsdp",
                     c->sharding->name, c->replicating->name, c->sharding->name,
                     c->replicating->name);
     return SOTTO_OK;
@@ -36,8 +36,8 @@ enum sotto_status decoupled_optimizer(const void *own, const char *key, struct o
     const struct optim_config is = {.kind = base[c->base].kind};
     if (o->kind_said && o->kind != is.kind)
         return fail(SOTTO_EINVAL,
-                    "optim.kind = %s contradicts %s = %s, which is %s fed with what is "
-                    "exchanged: say optim.kind = %s with it, or %s = %s",
+                    "optim.kind = %s contradicts %s = %s, which steps with %s: set optim.kind = "
+                    "%s, or %s = %s",
                     optim_name(o), key, decoupled_bases[c->base], optim_name(&is), optim_name(&is),
                     key, decoupled_bases[c->base == BASE_DEMO_SGD]);
     o->kind = is.kind;
@@ -47,17 +47,19 @@ enum sotto_status decoupled_optimizer(const void *own, const char *key, struct o
         o->beta2 = 0.999;
     if (o->kind == OPTIM_SGD && o->momentum != 0)
         return fail(SOTTO_EINVAL,
-                    "optim.momentum = %g: %s = demo-sgd has none beside that of the method",
+                    "optim.momentum = %g: %s = demo-sgd has no momentum but the method's; set "
+                    "optim.momentum = 0",
                     o->momentum, key);
     return SOTTO_OK;
 }
 
-static const struct decoupled_config *options(const struct decoupled *d)
+static const struct decoupled_config *decoupled_options(const struct decoupled *d)
 {
     return replicate_options(&d->base);
 }
 
-/* A section ends where it has enough, and what is behind it has. */
+/* Makes sections of consecutive stages: a section ends once its message is large enough, if the
+ * rest of the stages is enough for a message, too. */
 static void make_sections(struct decoupled *d, double each)
 {
     const struct replicate *r = &d->base;
@@ -101,25 +103,27 @@ void decoupled_free(struct replicate *r)
     buffer_free(&d->q);
 }
 
-/* What m adds up. One of other terms is worth nothing: the learning rate of each has gone. */
+/* Visits the kind of terms that m sums. `same`: false if m was saved with another kind, and cannot
+ * be used, since the learning rates of its steps are lost. */
 static enum sotto_status visit_momentum(struct replicate *r, struct state_visitor *v, bool *same)
 {
-    const char *now = decoupled_momenta[options((struct decoupled *)r)->momentum];
+    const char *now = decoupled_momenta[decoupled_options((struct decoupled *)r)->momentum];
     char momentum[16];
     snprintf(momentum, sizeof momentum, "%s", now);
     *same = true;
-    if (state_loading(v) && !state_has(v, "outer.momentum")) /* of a version that did not tell */
+    if (state_loading(v) &&
+        !state_has(v, "outer.momentum")) /* a file without the kind: m is used as it is */
         return SOTTO_OK;
     TRY(state_text(v, "outer.momentum", momentum, sizeof momentum));
     *same = strcmp(momentum, now) == 0;
     if (!*same && r->is.mesh->worker->rank == 0)
-        log_info("'decoupled.m' is dropped, and begins with 0: it was made with momentum = %s, and "
-                 "goes on with %s",
+        log_info("'decoupled.m' is dropped and starts from zero: it was made with momentum = %s, "
+                 "this run has %s",
                  momentum, now);
     return SOTTO_OK;
 }
 
-/* All members' m is the same thing: it goes on when one takes over from another. */
+/* Visits m, which is the same in all of these methods: a method continues with another's m. */
 enum sotto_status decoupled_visit(struct replicate *r, struct state_visitor *v)
 {
     struct decoupled *d = (struct decoupled *)r;
@@ -144,17 +148,18 @@ size_t decoupled_begin(const struct decoupled *d, int k)
 void decoupled_add_here(struct decoupled *d, size_t end)
 {
     const struct replicate *r = &d->base;
-    const struct decoupled_config *c = options(d);
-    const float a = (float)(c->momentum == MOMENTUM_SCALED ? d->lr * d->scale : d->scale);
+    const struct decoupled_config *c = decoupled_options(d);
+    const float a =
+        (float)(c->momentum == MOMENTUM_SCALED ? d->step.lr * d->step.scale : d->step.scale);
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        const size_t from = p->begin > d->added ? p->begin : d->added;
+        const size_t from = p->begin > d->step.added ? p->begin : d->step.added;
         const size_t to = p->end < end ? p->end : end;
         if (from < to)
             r->is.dev->ops->axpby(r->is.dev, view_at(d->m.view, from), (float)c->decay, a,
                                   view_at(p->g, from - p->begin), to - from);
     }
-    d->added = end > d->added ? end : d->added;
+    d->step.added = end > d->step.added ? end : d->step.added;
 }
 
 double decoupled_gradient_bytes(const struct decoupled *d, size_t end)
@@ -163,7 +168,7 @@ double decoupled_gradient_bytes(const struct decoupled *d, size_t end)
     double bytes = 0;
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        const size_t from = p->begin > d->added ? p->begin : d->added;
+        const size_t from = p->begin > d->step.added ? p->begin : d->step.added;
         const size_t to = p->end < end ? p->end : end;
         if (from < to)
             bytes += (double)dtype_size(p->g.type) * (double)(to - from);
@@ -171,39 +176,40 @@ double decoupled_gradient_bytes(const struct decoupled *d, size_t end)
     return bytes;
 }
 
-static enum sotto_status add(void *arg)
+static enum sotto_status add_job(void *arg)
 {
     struct decoupled *d = arg;
-    decoupled_add_here(d, d->add_to);
+    decoupled_add_here(d, d->step.add_to);
     return device_failed(d->base.is.dev);
 }
 
 enum sotto_status decoupled_add(struct decoupled *d, size_t end)
 {
-    if (end <= d->added)
+    if (end <= d->step.added)
         return SOTTO_OK;
-    d->add_to = end;
-    return work_run(&d->base.on, add, d,
-                    2 * sizeof(float) * (double)(end - d->added) +
+    d->step.add_to = end;
+    return work_run(&d->base.on, add_job, d,
+                    2 * sizeof(float) * (double)(end - d->step.added) +
                         decoupled_gradient_bytes(d, end));
 }
 
-/* d->part: what Q moves of the elements up to `end`. Returns how many parts. */
+/* Sets d->part to the elements without Q up to `end`, with Q for g. Returns the number of parts. */
 static int parts_to(struct decoupled *d, size_t end)
 {
     const struct replicate *r = &d->base;
     int n = 0;
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        const size_t from = p->begin > d->applied ? p->begin : d->applied;
+        const size_t from = p->begin > d->step.applied ? p->begin : d->step.applied;
         const size_t to = p->end < end ? p->end : end, skip = from - p->begin;
         if (from < to)
-            d->part[n++] = (struct part){.begin = from,
-                                         .end = to,
-                                         .x = view_at(p->x, skip),
-                                         .theta = view_at(p->theta, skip), /* may have moved */
-                                         .copied = p->copied,
-                                         .g = view_at(d->q.view, from - d->from)};
+            d->part[n++] =
+                (struct part){.begin = from,
+                              .end = to,
+                              .x = view_at(p->x, skip),
+                              .theta = view_at(p->theta, skip), /* theta may change between steps */
+                              .copied = p->copied,
+                              .g = view_at(d->q.view, from - d->q_begin)};
     }
     return n;
 }
@@ -212,13 +218,13 @@ void decoupled_apply_here(struct decoupled *d, size_t end)
 {
     struct replicate *r = &d->base;
     struct device *dev = r->is.dev;
-    if (end <= d->applied)
+    if (end <= d->step.applied)
         return;
-    const struct view q = view_at(d->q.view, d->applied - d->from);
-    if (options(d)->update.sign == SIGN_AFTER)
-        dev->ops->sign(dev, q, q, end - d->applied);
-    optim_step_some(&r->optim, d->part, parts_to(d, end), d->lr, 1);
-    d->applied = end;
+    const struct view q = view_at(d->q.view, d->step.applied - d->q_begin);
+    if (decoupled_options(d)->update.sign == SIGN_AFTER)
+        dev->ops->sign(dev, q, q, end - d->step.applied);
+    optim_step_some(&r->optim, d->part, parts_to(d, end), d->step.lr, 1);
+    d->step.applied = end;
 }
 
 double decoupled_apply_bytes(const struct decoupled *d, size_t end)
@@ -227,7 +233,7 @@ double decoupled_apply_bytes(const struct decoupled *d, size_t end)
     double bytes = 0;
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        const size_t from = p->begin > d->applied ? p->begin : d->applied;
+        const size_t from = p->begin > d->step.applied ? p->begin : d->step.applied;
         const size_t to = p->end < end ? p->end : end;
         if (from < to)
             bytes += optim_bytes(&r->optim, to - from, DTYPE_F32,
@@ -237,70 +243,70 @@ double decoupled_apply_bytes(const struct decoupled *d, size_t end)
     return bytes;
 }
 
-/* In the lane. */
-static enum sotto_status exchange(void *arg)
+/* Runs in the lane. */
+static enum sotto_status exchange_job(void *arg)
 {
     struct decoupled *d = arg;
-    return d->does->exchange(d, d->base.is.mesh->lane_replicate, d->sent);
+    return d->step.ops->exchange(d, d->base.is.mesh->lane_replicate, d->step.sent);
 }
 
-static enum sotto_status send(struct decoupled *d, int k)
+static enum sotto_status start_exchange(struct decoupled *d, int k)
 {
-    d->sent = k;
-    return lane_start(d->base.is.mesh->lane, exchange, d);
+    d->step.sent = k;
+    return lane_start(d->base.is.mesh->lane, exchange_job, d);
 }
 
-/* What came of section k is there. */
-static enum sotto_status receive(struct decoupled *d, int k)
+/* Receives the messages of section k and, in the lane, starts the exchange of the next section. */
+static enum sotto_status receive_section(struct decoupled *d, int k)
 {
     struct replicate *r = &d->base;
-    if (!d->does->exchange)
+    if (!d->step.ops->exchange)
         return SOTTO_OK;
-    if (!d->beside)
-        return d->does->exchange(d, r->is.across, k);
+    if (!d->step.in_lane)
+        return d->step.ops->exchange(d, r->is.across, k);
     TRY(lane_wait(r->is.mesh->lane));
-    return k + 1 < d->n ? send(d, k + 1) : SOTTO_OK;
+    return k + 1 < d->n ? start_exchange(d, k + 1) : SOTTO_OK;
 }
 
-/* x <- Base(x, Q), what is left of section k. */
+/* x <- Base(x, Q) for the rest of section k. */
 static enum sotto_status step_section(struct decoupled *d, int k)
 {
     const int n = parts_to(d, d->ends[k]);
-    d->applied = d->ends[k];
-    return n ? replicate_step_some(&d->base, d->part, n, d->lr, 1) : SOTTO_OK;
+    d->step.applied = d->ends[k];
+    return n ? replicate_step_some(&d->base, d->part, n, d->step.lr, 1) : SOTTO_OK;
 }
 
 enum sotto_status decoupled_ready(struct replicate *r, int k)
 {
     struct decoupled *d = (struct decoupled *)r;
-    for (; d->next <= d->section[k]; d->next++) {
-        TRY(receive(d, d->next));
-        TRY(d->does->put(d, d->next));
-        TRY(step_section(d, d->next));
+    for (; d->step.next <= d->section[k]; d->step.next++) {
+        TRY(receive_section(d, d->step.next));
+        TRY(d->step.ops->put(d, d->step.next));
+        TRY(step_section(d, d->step.next));
     }
-    if (d->next < d->n)
+    if (d->step.next < d->n)
         return SOTTO_OK;
     optim_next(&r->optim);
     r->left = false;
     return SOTTO_OK;
 }
 
-enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_sections *does,
+enum sotto_status decoupled_step(struct decoupled *d, const struct section_ops *ops,
                                  const struct plan *plan, double scale)
 {
     struct replicate *r = &d->base;
     assert(!r->left);
-    d->does = does;
-    d->lr = plan->lr;
-    d->scale = scale;
-    d->added = d->applied = 0;
-    d->next = 0;
-    d->beside = r->is.later && does->exchange;
+    d->step.ops = ops;
+    d->step.lr = plan->lr;
+    d->step.scale = scale;
+    d->step.added = d->step.applied = 0;
+    d->step.next = 0;
+    d->step.in_lane = r->is.later && ops->exchange;
     r->left = true;
     for (int k = 0; k < d->n; k++) {
-        TRY(does->take(d, k));
-        if (k == 0 && d->beside)
-            TRY(send(d, 0)); /* beside what is taken of the others */
+        TRY(ops->take(d, k));
+        if (k == 0 && d->step.in_lane)
+            TRY(start_exchange(d, 0)); /* while q of the other sections is taken */
     }
-    return d->beside ? SOTTO_OK : decoupled_ready(r, r->is.table->n_stage - 1);
+    return d->step.in_lane ? SOTTO_OK : decoupled_ready(r, r->is.table->n_stage - 1);
 }

@@ -1,8 +1,8 @@
 /* DeMo (Peng et al. 2024) and FlexDeMo (From et al. 2025): in every step groups exchange the
- * largest coefficients of the cosine transform of their momenta. Chunks of what a worker owns under
- * any sharding, or tiles of whole tensors, in a message for each section.
+ * largest coefficients of the cosine transform of their momenta, in chunks of a worker's elements
+ * under any sharding, or in tiles of whole tensors, one message for each section.
  *
- * A chunk may begin at the end of one section and reach into the next: it is in the first one's
+ * A chunk that begins at the end of a section and reaches into the next is in the first section's
  * message. */
 #include <math.h>
 
@@ -31,13 +31,13 @@ static const struct option options[] = {
                "least one"),
      .min = 1e-12, .max = 1, .set_flag = offsetof(S, rate_said)},
     {OPTION_OF(S, top, OPTION_TYPE_INT, "0",
-               "coefficients of each chunk or tile that are sent, or all that it has; 0: by rate; "
-               "chunk = 64, top = 32 is the published optimizer's default"),
+               "coefficients of each chunk or tile that are sent, at most all; 0: by rate; chunk = "
+               "64, top = 32 is the published optimizer's default"),
      .max = TILE_SIDE * TILE_SIDE, .set_flag = offsetof(S, top_said)},
     OPTION_ENUM(
         S, shape, "auto", shapes,
-        "flat: chunks of what a worker owns; tile: tiles of tensors, where each worker owns "
-        "all: under ddp, or in groups of one worker; auto: tile where that can be"),
+        "flat: chunks of a worker's own elements; tile: tiles of tensors, if each worker owns all "
+        "of them: under ddp, or in groups of one worker; auto: tile if possible"),
     DECOUPLED_OPTIONS,
     MESSAGE_OPTION,
 };
@@ -46,8 +46,8 @@ static const struct option options[] = {
 struct demo {
     struct decoupled decoupled;
     struct codec codec;
-    int now;        /* section that is coded */
-    size_t decoded; /* of the step under way: elements before this one are */
+    int now;        /* section that is encoded or decoded */
+    size_t decoded; /* own elements that are decoded in this step */
 };
 
 static bool in_tiles(const struct demo_config *c, const struct strategy_config *config)
@@ -60,11 +60,11 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     const struct demo_config *c = own;
     TRY(decoupled_resolve(own, config));
     if (c->top && c->rate != DEMO_RATE)
-        return fail(SOTTO_EINVAL, "demo.top = %d and demo.rate = %g say the same: give one of them",
+        return fail(SOTTO_EINVAL, "demo.top = %d and demo.rate = %g set the same: give one of them",
                     c->top, c->rate);
     if (c->shape == SHAPE_TILE && !strategy_owns_all(config))
         return fail(SOTTO_EINVAL,
-                    "demo.shape = tile transforms whole tensors, of which with %s each of the %d "
+                    "demo.shape = tile transforms whole tensors, but with %s each of the %d "
                     "workers of a group has a part: take flat, ddp, or groups of one worker",
                     config->sharding->name, config->workers / config->groups);
     const bool tiles = in_tiles(c, config);
@@ -76,8 +76,8 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     return SOTTO_OK;
 }
 
-/* Of rate and top the one that is new. */
-static void set_aside(void *own, const void *before)
+/* Of rate and top, drops the option that only the base configuration sets. */
+static void set_aside_rate(void *own, const void *before)
 {
     struct demo_config *c = own;
     const struct demo_config *base = before;
@@ -89,57 +89,57 @@ static void set_aside(void *own, const void *before)
         c->rate = DEMO_RATE;
 }
 
-static void add(void *arg, size_t begin, size_t end)
+static void add_block(void *arg, size_t begin, size_t end)
 {
-    (void)begin;                  /* and where nothing is encoded */
+    (void)begin;                  /* elements before it may have no tiles */
     decoupled_add_here(arg, end); /* m <- decay m + g       */
 }
 
-static enum sotto_status encode(void *arg)
+static enum sotto_status encode_job(void *arg)
 {
     struct demo *m = arg;
     struct decoupled *d = &m->decoupled;
-    codec_encode(&m->codec, m->now, d->base.is.across->rank, d->m.view, add, d);
-    decoupled_add_here(d, m->codec.cut.section[m->now].end); /* and where nothing is encoded */
+    codec_encode(&m->codec, m->now, d->base.is.across->rank, d->m.view, add_block, d);
+    decoupled_add_here(d, m->codec.tiling.section[m->now].end); /* the rest, without tiles */
     return device_failed(m->codec.dev);
 }
 
-/* What is decoded of the section. Of the rest there are no parameters; or the section that it
- * belongs to is next, before anything else is decoded. */
+/* Applies Q to the decoded elements of the section. Decoded elements after the section belong to
+ * the next one, which is applied before anything else is decoded. */
 static void apply_decoded(struct demo *m)
 {
     const size_t own = m->decoupled.ends[m->now];
     decoupled_apply_here(&m->decoupled, m->decoded < own ? m->decoded : own);
 }
 
-static void apply(void *arg, size_t begin, size_t end)
+static void apply_block(void *arg, size_t begin, size_t end)
 {
     struct demo *m = arg;
-    m->decoupled.from = m->decoupled.applied = begin;
+    m->decoupled.q_begin = m->decoupled.step.applied = begin;
     m->decoded = end;
     apply_decoded(m); /* Q <- sign Q, x <- Base(x, Q) */
 }
 
-static enum sotto_status decode(void *arg)
+static enum sotto_status decode_job(void *arg)
 {
     struct demo *m = arg;
     struct decoupled *d = &m->decoupled;
-    apply_decoded(m); /* with the section before */
-    codec_decode(&m->codec, m->now, d->q.view, apply, m);
-    d->applied = d->ends[m->now];
+    apply_decoded(m); /* decoded with the section before */
+    codec_decode(&m->codec, m->now, d->q.view, apply_block, m);
+    d->step.applied = d->ends[m->now];
     return device_failed(m->codec.dev);
 }
 
-static enum sotto_status take(struct decoupled *d, int k)
+static enum sotto_status demo_take(struct decoupled *d, int k)
 {
     struct demo *m = (struct demo *)d;
     m->now = k;
-    return work_run(&d->base.on, encode, m, /* m <- decay m + g;  q;  m <- m - decode(q) */
+    return work_run(&d->base.on, encode_job, m, /* m <- decay m + g;  q;  m <- m - decode(q) */
                     codec_encode_bytes(&m->codec, k) +
-                        decoupled_gradient_bytes(d, m->codec.cut.section[k].end));
+                        decoupled_gradient_bytes(d, m->codec.tiling.section[k].end));
 }
 
-static enum sotto_status exchange(struct decoupled *d, struct comm *across, int k)
+static enum sotto_status demo_exchange(struct decoupled *d, struct comm *across, int k)
 {
     const struct codec *c = &((struct demo *)d)->codec;
     const struct view all = codec_messages(c, k);
@@ -148,19 +148,19 @@ static enum sotto_status exchange(struct decoupled *d, struct comm *across, int 
                           (size_t)across->size * bytes); /* q of all groups        */
 }
 
-static enum sotto_status put(struct decoupled *d, int k)
+static enum sotto_status demo_put(struct decoupled *d, int k)
 {
     struct demo *m = (struct demo *)d;
     m->now = k;
-    return work_run(&d->base.on, decode, m, /* Q = decode(their mean) */
+    return work_run(&d->base.on, decode_job, m, /* Q = decode(their mean) */
                     codec_decode_bytes(&m->codec, k) + decoupled_apply_bytes(d, d->ends[k]));
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    static const struct decoupled_sections does = {take, exchange, put};
+    static const struct section_ops section_ops = {demo_take, demo_exchange, demo_put};
     ((struct demo *)r)->decoded = 0;
-    return decoupled_step((struct decoupled *)r, &does, plan, scale); /* x <- Base(x, Q) */
+    return decoupled_step((struct decoupled *)r, &section_ops, plan, scale); /* x <- Base(x, Q) */
 }
 
 static void free_demo(struct replicate *r)
@@ -174,12 +174,12 @@ static enum sotto_status init(struct replicate *r)
     struct demo *m = (struct demo *)r;
     const struct demo_config *c = replicate_options(r);
     const struct update_config *update = &c->decoupled.update;
-    const struct cut_rule rule = {c->chunk, c->top, c->top ? 0 : c->rate,
-                                  in_tiles(c, r->is.config)};
+    const struct tiling_rule rule = {c->chunk, c->top, c->top ? 0 : c->rate,
+                                     in_tiles(c, r->is.config)};
     const enum codec_values values = update->sign == SIGN_BEFORE   ? CODEC_SIGNS
                                      : update->dtype == DTYPE_BF16 ? CODEC_BF16
                                                                    : CODEC_F32;
-    const double size = rule.tiles ? c->chunk * c->chunk : c->chunk; /* or less */
+    const double size = rule.tiles ? c->chunk * c->chunk : c->chunk; /* an upper bound */
     const double value = values == CODEC_F32 ? 4 : values == CODEC_BF16 ? 2 : 0.25;
     struct decoupled *d = &m->decoupled;
     TRY(decoupled_init(r, (c->top ? c->top / size : c->rate) * (value + log2(size) / 8)));
@@ -207,7 +207,7 @@ const struct method method_demo = {
     METHOD_OPTIONS(struct demo_config, options),
     METHOD_ONLY(decoupled_rules),
     .resolve = resolve,
-    .set_aside = set_aside,
+    .set_aside = set_aside_rate,
     .optimizer = decoupled_optimizer,
     .optimizer_key = "base",
     .replicate = &ops,

@@ -1,7 +1,7 @@
-/* Full replication every n steps (From et al. 2025, the "DiLoCo replicator"): each n-th gradient is
- * averaged over the groups, and each group steps with its own in between. There is no momentum
- * beside the optimizer's, and what groups have come apart stays: what is evaluated and saved is
- * their mean. */
+/* Full replication every n steps (From et al. 2025, the "DiLoCo replicator"): every n-th gradient
+ * is averaged over the groups, and between them each group steps with its own gradient. The only
+ * momentum is the optimizer's. The groups' parameters diverge for good: the mean of the groups is
+ * evaluated and saved. */
 #include "strategy/decoupled/decoupled.h"
 #include "strategy/decoupled/value_exchange.h"
 
@@ -19,8 +19,8 @@ static const struct option options[] = {
 #undef S
 
 struct every {
-    struct decoupled base; /* without m */
-    struct values values;
+    struct decoupled base; /* no m */
+    struct value_exchange exchange;
 };
 
 static int64_t every_n(const void *own)
@@ -38,7 +38,7 @@ static enum sotto_status take_own(struct decoupled *d, int k)
         if (p->begin >= begin && p->begin < end)
             TRY(work_copy(&r->on, view_at(d->q.view, p->begin), p->g, p->end - p->begin));
     }
-    return work_scale(&r->on, view_at(d->q.view, begin), (float)d->scale, end - begin);
+    return work_scale(&r->on, view_at(d->q.view, begin), (float)d->step.scale, end - begin);
 }
 
 static enum sotto_status put_own(struct decoupled *d, int k)
@@ -47,69 +47,69 @@ static enum sotto_status put_own(struct decoupled *d, int k)
     return work_sign(&d->base.on, view_at(d->q.view, begin), d->ends[k] - begin);
 }
 
-/* ... and what the options make of all groups' Q. */
-static struct values_of values_in(const struct decoupled *d, int k)
+/* The values of section k. */
+static struct value_range every_range(const struct decoupled *d, int k)
 {
     const size_t begin = decoupled_begin(d, k);
-    return (struct values_of){k, begin, d->ends[k] - begin};
+    return (struct value_range){k, begin, d->ends[k] - begin};
 }
 
-static enum sotto_status take(struct decoupled *d, int k)
+static enum sotto_status take_all(struct decoupled *d, int k)
 {
     struct every *e = (struct every *)d;
-    const struct values_of of = values_in(d, k);
+    const struct value_range of = every_range(d, k);
     TRY(take_own(d, k));
-    if (e->values.room.dev) /* another type */
-        TRY(work_copy(&d->base.on, view_at(e->values.own, of.first), view_at(d->q.view, of.first),
+    if (e->exchange.room.dev) /* sent in another type */
+        TRY(work_copy(&d->base.on, view_at(e->exchange.own, of.first), view_at(d->q.view, of.first),
                       of.count));
-    return values_pack(&e->values, of);
+    return value_exchange_pack(&e->exchange, of);
 }
 
-static enum sotto_status exchange(struct decoupled *d, struct comm *across, int k)
+static enum sotto_status exchange_all(struct decoupled *d, struct comm *across, int k)
 {
-    return values_exchange(&((struct every *)d)->values, across, values_in(d, k));
+    return value_exchange_run(&((struct every *)d)->exchange, across, every_range(d, k));
 }
 
-static enum sotto_status put(struct decoupled *d, int k)
+static enum sotto_status put_all(struct decoupled *d, int k)
 {
     struct every *e = (struct every *)d;
     const struct work *on = &d->base.on;
-    const struct values_of of = values_in(d, k);
+    const struct value_range of = every_range(d, k);
     const struct view q = view_at(d->q.view, of.first);
     float mean;
-    TRY(values_unpack(&e->values, of, &mean));
-    if (e->values.room.dev)
-        TRY(work_copy(on, q, view_at(e->values.own, of.first), of.count));
+    TRY(value_exchange_unpack(&e->exchange, of, &mean));
+    if (e->exchange.room.dev)
+        TRY(work_copy(on, q, view_at(e->exchange.own, of.first), of.count));
     return mean == 1 ? SOTTO_OK : work_scale(on, q, mean, of.count);
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    static const struct decoupled_sections all = {take, exchange, put},
-                                           own = {take_own, NULL, put_own};
+    static const struct section_ops all = {take_all, exchange_all, put_all},
+                                    own = {take_own, NULL, put_own};
     struct every *e = (struct every *)r;
     const struct every_config *c = replicate_options(r);
     const bool meets = replicate_boundary(r, c->n);
-    if (c->n == 1) /* they never come apart */
+    if (c->n == 1) /* the groups never diverge */
         r->apart = false;
     if (!meets && c->update.sign == SIGN_OFF)
         return replicate_local_step(r, plan->lr, scale);
     TRY(decoupled_step(&e->base, meets ? &all : &own, plan, scale));
-    return meets ? replicate_agree(r) : SOTTO_OK; /* beside the exchange */
+    return meets ? replicate_agree(r) : SOTTO_OK; /* during the exchange */
 }
 
 static void free_every(struct replicate *r)
 {
-    values_free(&((struct every *)r)->values);
+    value_exchange_free(&((struct every *)r)->exchange);
     decoupled_free(r);
 }
 
 static enum sotto_status init(struct replicate *r)
 {
     struct every *e = (struct every *)r;
-    TRY(decoupled_init(r, update_bytes(replicate_options(r))));
+    TRY(decoupled_init(r, update_value_bytes(replicate_options(r))));
     TRY(replicate_buffer(r, &e->base.q, MEMORY_OUTER));
-    return values_init(&e->values, r, replicate_options(r), r->count, &e->base.q);
+    return value_exchange_init(&e->exchange, r, replicate_options(r), r->count, &e->base.q);
 }
 
 static const struct replicate_ops ops = {
@@ -123,7 +123,8 @@ static const struct replicate_ops ops = {
 const struct method method_every = {
     .name = "every",
     .axis = METHOD_REPLICATE,
-    .about = "each n-th gradient is averaged over the groups, which step with their own in between",
+    .about = "every n-th gradient is averaged over the groups; between them each group steps with "
+             "its own",
     METHOD_OPTIONS(struct every_config, options),
     METHOD_ONLY(decoupled_rules),
     .resolve = decoupled_resolve,

@@ -1,6 +1,6 @@
 /* Random replication (From et al. 2025): in every step the groups exchange the same pseudo-random
- * elements of their momenta. Everybody knows which from the seed and the round, so only values
- * travel. */
+ * elements of their momenta. The seed and the round decide the elements, so only values are
+ * sent. */
 #include "strategy/decoupled/selection.h"
 
 #include <math.h>
@@ -16,33 +16,33 @@ struct random_config {
 #define S struct random_config
 static const struct option options[] = {
     OPTION_REAL(S, rate, "0.03125", 1e-12, 1, "share of the elements that a step exchanges"),
-    OPTION_LONG(S, seed, "1", 0, 1e15, "of the choice of elements"),
+    OPTION_LONG(S, seed, "1", 0, 1e15, "seed of the choice of elements"),
     DECOUPLED_OPTIONS,
 };
 #undef S
 
 struct random {
-    struct picked picked;
+    struct selection selection;
     struct buffer index; /* (count) int32: the elements of a step */
-    struct shuffle now;  /* of the step under way */
+    struct shuffle now;  /* of the step in progress */
 };
 
-static size_t exchanged(double rate, size_t count)
+static size_t elements_exchanged(double rate, size_t count)
 {
     const size_t n = (size_t)(rate * (double)count);
     return count == 0 ? 0 : n < 1 ? 1 : n < count ? n : count;
 }
 
-static enum sotto_status choose(void *arg)
+static enum sotto_status choose_job(void *arg)
 {
     struct random *m = arg;
-    struct device *dev = m->picked.decoupled.base.is.dev;
+    struct device *dev = m->selection.decoupled.base.is.dev;
     dev->ops->choose(dev, &m->now, m->index.view, m->index.count);
     return device_failed(dev);
 }
 
-/* What drawing an element takes, in bytes of memory: it is written, and each step of its walk, 2 ns
- * on a core (bench/README.md), is as long as 24 bytes at 12 GB/s. */
+/* Returns the cost of drawing an element, in bytes of memory: the index is written, and each step
+ * of the shuffle's walk takes 2 ns on a core (bench/README.md), as long as 24 bytes at 12 GB/s. */
 static double draw_bytes(const struct shuffle *s)
 {
     const double walk = fmax(1, ((double)s->mask + 1) / (double)s->count);
@@ -55,28 +55,28 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     const struct random_config *c = replicate_options(r);
     const struct picks picks = {.count = m->index.count};
     m->now = shuffle_make((uint64_t)c->seed, (uint64_t)plan->step, r->count);
-    TRY(work_run(&r->on, choose, m, draw_bytes(&m->now) * (double)m->index.count));
-    return picked_step(&m->picked, plan, scale, picks, m->index.view);
+    TRY(work_run(&r->on, choose_job, m, draw_bytes(&m->now) * (double)m->index.count));
+    return selection_step(&m->selection, plan, scale, picks, m->index.view);
 }
 
 static void free_random(struct replicate *r)
 {
     struct random *m = (struct random *)r;
     buffer_free(&m->index);
-    picked_free(r);
+    selection_free(r);
 }
 
 static enum sotto_status init(struct replicate *r)
 {
     struct random *m = (struct random *)r;
     const struct random_config *c = replicate_options(r);
-    const size_t count = exchanged(c->rate, r->count);
+    const size_t count = elements_exchanged(c->rate, r->count);
     if (r->count > INT32_MAX && r->is.dev->ops->alloc)
         return fail(SOTTO_EINVAL,
-                    "random: a worker owns %zu elements, and at most %d can be chosen from; share "
-                    "them among the workers of a group",
+                    "random: a worker owns %zu elements, and can choose from at most %d; share the "
+                    "parameters among the workers of a group (zero1, fsdp)",
                     r->count, INT32_MAX);
-    TRY(picked_init(r, 0, count));
+    TRY(selection_init(r, 0, count));
     return buffer_init(&m->index, r->is.dev, DTYPE_I32, count, MEMORY_COMMUNICATION);
 }
 

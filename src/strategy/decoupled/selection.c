@@ -3,121 +3,123 @@
 #include <assert.h>
 #include <math.h>
 
-enum sotto_status picked_init(struct replicate *r, double each, size_t most)
+enum sotto_status selection_init(struct replicate *r, double each, size_t most)
 {
-    struct picked *p = (struct picked *)r;
+    struct selection *p = (struct selection *)r;
     TRY(decoupled_init(r, each));
     TRY(replicate_buffer(r, &p->decoupled.m, MEMORY_OUTER));
     TRY(replicate_buffer(r, &p->decoupled.q, MEMORY_OUTER));
-    return values_init(&p->values, r, replicate_options(r), most, NULL);
+    return value_exchange_init(&p->exchange, r, replicate_options(r), most, NULL);
 }
 
-void picked_free(struct replicate *r)
+void selection_free(struct replicate *r)
 {
-    struct picked *p = (struct picked *)r;
-    values_free(&p->values);
+    struct selection *p = (struct selection *)r;
+    value_exchange_free(&p->exchange);
     decoupled_free(r);
 }
 
-/* How many of them come before an element, where they are evenly spaced. */
-static size_t before(const struct picks *p, size_t element)
+/* Returns the number of evenly spaced elements before an element. */
+static size_t picks_before(const struct picks *p, size_t element)
 {
     return element > p->first ? (element - p->first + p->stride - 1) / p->stride : 0;
 }
 
 /* The values of section k. */
-static struct values_of values_in(const struct picked *p, int k)
+static struct value_range selection_range(const struct selection *p, int k)
 {
     const struct decoupled *d = &p->decoupled;
-    const struct picks *all = &p->picks;
+    const struct picks *all = &p->all;
     if (!all->stride) {
-        assert(d->n == 1); /* where a list leads nobody knows without looking at it */
-        return (struct values_of){k, 0, all->count};
+        assert(d->n == 1); /* the sections of a list's elements are not known */
+        return (struct value_range){k, 0, all->count};
     }
-    const size_t first = before(all, decoupled_begin(d, k));
-    return (struct values_of){k, first, before(all, d->ends[k]) - first};
+    const size_t first = picks_before(all, decoupled_begin(d, k));
+    return (struct value_range){k, first, picks_before(all, d->ends[k]) - first};
 }
 
-static void turn_to(struct picked *p, int k)
+static void select_section(struct selection *p, int k)
 {
-    p->of = values_in(p, k);
-    p->now = p->picks;
-    p->now.first += p->of.first * p->picks.stride;
-    p->now.count = p->of.count;
+    p->range = selection_range(p, k);
+    p->now = p->all;
+    p->now.first += p->range.first * p->all.stride;
+    p->now.count = p->range.count;
 }
 
-/* Bytes of the section's vector that are read, and written again, to get at those that are picked:
- * memory moves lines. */
-static double touched(const struct picked *p)
+/* Returns the bytes of the section's vector that picking touches, read and then written: memory
+ * moves whole cache lines. */
+static double touched_bytes(const struct selection *p)
 {
     enum { LINE = 64 };
     const struct decoupled *d = &p->decoupled;
-    const int k = p->of.section;
-    return fmin(LINE * (double)p->of.count,
+    const int k = p->range.section;
+    return fmin(LINE * (double)p->range.count,
                 sizeof(float) * (double)(d->ends[k] - decoupled_begin(d, k)));
 }
 
-/* Bytes of an element that is picked beside those of the vector. */
-static double each(const struct picked *p)
+/* Returns the bytes of a picked element outside the vector. */
+static double element_bytes(const struct selection *p)
 {
-    return (double)dtype_size(p->values.own.type) + (p->picks.stride ? 0 : sizeof(int32_t));
+    return (double)dtype_size(p->exchange.own.type) + (p->all.stride ? 0 : sizeof(int32_t));
 }
 
-static enum sotto_status pick(void *arg)
+static enum sotto_status pick_job(void *arg)
 {
-    struct picked *p = arg;
+    struct selection *p = arg;
     struct device *dev = p->decoupled.base.is.dev;
-    dev->ops->pick(dev, &p->now, view_at(p->values.own, p->of.first), p->decoupled.m.view,
+    dev->ops->pick(dev, &p->now, view_at(p->exchange.own, p->range.first), p->decoupled.m.view,
                    p->index);
     return device_failed(dev);
 }
 
-static enum sotto_status put(void *arg)
+static enum sotto_status put_job(void *arg)
 {
-    struct picked *p = arg;
+    struct selection *p = arg;
     struct device *dev = p->decoupled.base.is.dev;
-    dev->ops->put(dev, &p->now, p->decoupled.q.view, p->mean, view_at(p->values.own, p->of.first),
-                  p->index);
+    dev->ops->put(dev, &p->now, p->decoupled.q.view, p->mean,
+                  view_at(p->exchange.own, p->range.first), p->index);
     return device_failed(dev);
 }
 
 static enum sotto_status take_section(struct decoupled *d, int k)
 {
-    struct picked *p = (struct picked *)d;
-    turn_to(p, k);
+    struct selection *p = (struct selection *)d;
+    select_section(p, k);
     TRY(decoupled_add(d, d->ends[k])); /* m <- decay m + g       */
-    if (p->of.count == 0)
+    if (p->range.count == 0)
         return SOTTO_OK;
-    TRY(work_run(&d->base.on, pick, p,
-                 2 * touched(p) + each(p) * (double)p->of.count)); /* q, m <- m - q */
-    return values_pack(&p->values, p->of);
+    TRY(work_run(&d->base.on, pick_job, p,
+                 2 * touched_bytes(p) +
+                     element_bytes(p) * (double)p->range.count)); /* q, m <- m - q */
+    return value_exchange_pack(&p->exchange, p->range);
 }
 
 static enum sotto_status exchange_section(struct decoupled *d, struct comm *across, int k)
 {
-    const struct picked *p = (const struct picked *)d;
-    return values_exchange(&p->values, across, values_in(p, k));
+    const struct selection *p = (const struct selection *)d;
+    return value_exchange_run(&p->exchange, across, selection_range(p, k));
 }
 
 static enum sotto_status put_section(struct decoupled *d, int k)
 {
-    struct picked *p = (struct picked *)d;
+    struct selection *p = (struct selection *)d;
     struct replicate *r = &d->base;
     const size_t begin = decoupled_begin(d, k), end = d->ends[k];
-    turn_to(p, k);
-    TRY(values_unpack(&p->values, p->of, &p->mean)); /* over the groups, sign  */
+    select_section(p, k);
+    TRY(value_exchange_unpack(&p->exchange, p->range, &p->mean)); /* over the groups, sign  */
     TRY(work_fill(&r->on, view_at(d->q.view, begin), end - begin, 0));
-    if (p->of.count == 0)
+    if (p->range.count == 0)
         return SOTTO_OK;
-    return work_run(&r->on, put, p,
-                    2 * touched(p) + each(p) * (double)p->of.count); /* Q, 0 elsewhere */
+    return work_run(&r->on, put_job, p,
+                    2 * touched_bytes(p) +
+                        element_bytes(p) * (double)p->range.count); /* Q, 0 elsewhere */
 }
 
-enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,
-                              struct picks picks, struct view index)
+enum sotto_status selection_step(struct selection *p, const struct plan *plan, double scale,
+                                 struct picks picks, struct view index)
 {
-    static const struct decoupled_sections does = {take_section, exchange_section, put_section};
-    p->picks = picks;
+    static const struct section_ops section_ops = {take_section, exchange_section, put_section};
+    p->all = picks;
     p->index = index;
-    return decoupled_step(&p->decoupled, &does, plan, scale); /* x <- Base(x, Q)        */
+    return decoupled_step(&p->decoupled, &section_ops, plan, scale); /* x <- Base(x, Q)        */
 }

@@ -1,5 +1,5 @@
-/* Decoupled methods that exchange elements of the momentum itself, which all groups know without
- * being told: random's and striding's. */
+/* Decoupled methods that exchange selected elements of the momentum: random and striding. All
+ * groups select the same elements without a message. */
 #ifndef SOTTO_STRATEGY_DECOUPLED_SELECTION_H
 #define SOTTO_STRATEGY_DECOUPLED_SELECTION_H
 
@@ -7,23 +7,24 @@
 #include "strategy/decoupled/value_exchange.h"
 #include "tensor/ops.h"
 
-struct picked {
+struct selection {
     struct decoupled decoupled;
-    struct values values; /* that travel */
-    struct picks picks;   /* of the step under way ... */
-    struct view index;    /* ... their list, if there is one: there is one section, then */
-    struct picks now;     /* ... of them, the section's that are taken or put */
-    struct values_of of;  /* ... and their values           */
-    float mean;           /* ... what makes their average of what came */
+    struct value_exchange exchange; /* of the selected elements */
+    struct picks all;               /* elements of the step */
+    struct view index; /* list of the elements, or view_none for a regular stride; a list implies a
+                          single section */
+    struct picks now;  /* elements of the section in work */
+    struct value_range range; /* values of the same */
+    float mean;               /* factor that makes the values an average */
 };
 
-/* At most `most` elements a step; `each`: as decoupled_init's. */
-enum sotto_status picked_init(struct replicate *r, double each, size_t most);
-void picked_free(struct replicate *r);
+/* At most `most` elements a step; `each` as in decoupled_init. */
+enum sotto_status selection_init(struct replicate *r, double each, size_t most);
+void selection_free(struct replicate *r);
 
-/* A whole step, in which these elements are exchanged: evenly spaced ones from picks.first on, or,
- * with a stride of 0, those of the list. */
-enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,
-                              struct picks picks, struct view index);
+/* Makes a step that exchanges these elements: evenly spaced from picks.first on or, with stride 0,
+ * the elements in the list `index`. */
+enum sotto_status selection_step(struct selection *p, const struct plan *plan, double scale,
+                                 struct picks picks, struct view index);
 
 #endif

@@ -1,5 +1,5 @@
 /* Striding replication (From et al. 2025): in every step the groups exchange every n-th element of
- * their momenta, from another one on each time, so that n steps visit all of them. */
+ * their momenta, starting one element later in each step, so that n steps visit all elements. */
 #include "strategy/decoupled/selection.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ struct striding_config {
     struct decoupled_config decoupled;
     double rate;
     int phase;      /* enum phase */
-    int64_t stride; /* 1 / rate, by resolve */
+    int64_t stride; /* 1 / rate, set by resolve */
 };
 
 #define S struct striding_config
@@ -21,8 +21,8 @@ static const struct option options[] = {
     OPTION_REAL(S, rate, "0.03125", 1e-12, 1,
                 "share of the elements that a step exchanges: 1/n, n an integer"),
     OPTION_ENUM(S, phase, "moving", phases,
-                "moving: step t exchanges elements t mod n, t mod n + n, ...; fixed: always the "
-                "first ones, 0, n, ..."),
+                "moving: step t exchanges elements t mod n, t mod n + n, ...; fixed: always "
+                "elements 0, n, ..."),
     DECOUPLED_OPTIONS,
     MESSAGE_OPTION,
 };
@@ -41,7 +41,7 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     return SOTTO_OK;
 }
 
-static void warn(const void *own, const struct optim_config *optim, size_t elements)
+static void warn_rate(const void *own, const struct optim_config *optim, size_t elements)
 {
     (void)optim;
     const struct striding_config *c = own;
@@ -49,8 +49,8 @@ static void warn(const void *own, const struct optim_config *optim, size_t eleme
     if (n <= most)
         return;
     if (c->phase == PHASE_FIXED)
-        log_warn("striding.rate = 1/%lld of the %lld elements that a worker owns: the first one is "
-                 "all that is ever exchanged",
+        log_warn("striding.rate = 1/%lld of the %lld elements that a worker owns: only the first "
+                 "element is ever exchanged",
                  (long long)n, (long long)most);
     else
         log_warn("striding.rate = 1/%lld of the %lld elements that a worker owns: of %lld steps "
@@ -63,35 +63,36 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     const struct striding_config *c = replicate_options(r);
     struct picks p = {.stride = (size_t)c->stride};
     p.first = c->phase == PHASE_MOVING ? (size_t)(plan->step % c->stride) : 0;
-    return picked_step((struct picked *)r, plan, scale, p, view_none);
+    return selection_step((struct selection *)r, plan, scale, p, view_none);
 }
 
 static enum sotto_status init(struct replicate *r)
 {
     const struct striding_config *c = replicate_options(r);
-    return picked_init(r, update_bytes(&c->decoupled.update) * c->rate,
-                       (r->count + (size_t)c->stride - 1) / (size_t)c->stride);
+    return selection_init(r, update_value_bytes(&c->decoupled.update) * c->rate,
+                          (r->count + (size_t)c->stride - 1) / (size_t)c->stride);
 }
 
 static const struct replicate_ops ops = {
     .in_step = true,
-    .bytes = sizeof(struct picked),
+    .bytes = sizeof(struct selection),
     .init = init,
     .step = step,
     .ready = decoupled_ready,
     .visit = decoupled_visit,
-    .free = picked_free,
+    .free = selection_free,
 };
 
 const struct method method_striding = {
     .name = "striding",
     .axis = METHOD_REPLICATE,
-    .about = "groups exchange every n-th element of their momenta, others in each step",
+    .about = "groups exchange every n-th element of their momenta, from the next element on in "
+             "each step",
     METHOD_OPTIONS(struct striding_config, options),
     METHOD_ONLY(decoupled_rules),
     .resolve = resolve,
     .optimizer = decoupled_optimizer,
     .optimizer_key = "base",
-    .warn = warn,
+    .warn = warn_rate,
     .replicate = &ops,
 };

@@ -4,41 +4,40 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Coefficients that are kept of a piece of `size` elements. */
-static int keep_of(const struct cut_rule *rule, int size)
+/* Returns the coefficients kept of a tile of `size` elements. */
+static int coefficients_kept(const struct tiling_rule *rule, int size)
 {
     const int keep = rule->rate > 0 ? (int)(rule->rate * size + 1e-9) : rule->top;
     return keep < 1 ? 1 : keep < size ? keep : size;
 }
 
-/* One more list of tiles of section k; none of an earlier one follows. */
-static enum sotto_status add_list(struct cut *cut, const struct cut_rule *rule, int k,
+/* Appends a list of tiles of section k. Lists of earlier sections are complete. */
+static enum sotto_status add_list(struct tiling_plan *plan, const struct tiling_rule *rule, int k,
                                   struct tiles t)
 {
-    struct cut_section *s = &cut->section[k];
+    struct tiling_section *s = &plan->section[k];
     const size_t n = (size_t)t.ny * (size_t)t.nx;
-    if (cut->n == cut->room) {
-        const int room = cut->room ? 2 * cut->room : 16;
-        struct tiles *more = realloc(cut->list, (size_t)room * sizeof *more);
+    if (plan->n == plan->room) {
+        const int room = plan->room ? 2 * plan->room : 16;
+        struct tiles *more = realloc(plan->list, (size_t)room * sizeof *more);
         if (!more)
             return fail(SOTTO_ENOMEM, "no memory for %d lists of tiles", room);
-        cut->list = more;
-        cut->room = room;
+        plan->list = more;
+        plan->room = room;
     }
-    t.keep = keep_of(rule, t.h * t.w);
+    t.keep = coefficients_kept(rule, t.h * t.w);
     t.kept = s->kept;
     if (s->n++ == 0)
-        s->first = cut->n;
-    cut->list[cut->n++] = t;
+        s->first = plan->n;
+    plan->list[plan->n++] = t;
     s->kept += n * (size_t)t.keep;
     s->elements += n * (size_t)t.h * (size_t)t.w;
     return SOTTO_OK;
 }
 
-/* ny x nx tiles like t, the first of them: in lists that an int counts, and none where there are
- * none. */
-static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, int k, struct tiles t,
-                             size_t ny, size_t nx)
+/* Adds ny x nx tiles, of which t is the first, in lists that an int can count. May add none. */
+static enum sotto_status add_tiles(struct tiling_plan *plan, const struct tiling_rule *rule, int k,
+                                   struct tiles t, size_t ny, size_t nx)
 {
     enum { MOST = 1 << 30 };
     const size_t at = t.at, across = nx < MOST ? nx : MOST;
@@ -48,26 +47,26 @@ static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, int k
             t.at = at + y * (size_t)t.h * t.stride + x * (size_t)t.w;
             t.ny = (int)(ny - y < down ? ny - y : down);
             t.nx = (int)(nx - x < across ? nx - x : across);
-            TRY(add_list(cut, rule, k, t));
+            TRY(add_list(plan, rule, k, t));
         }
     return SOTTO_OK;
 }
 
-/* Elements [at, at + count) of the own vector, where the chunks of a run begin anew in section k.
- */
-static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule, int k, size_t at,
-                                    size_t count)
+/* Adds chunks over elements [at, at + count) of the own vector to section k. Chunks start at
+ * `at`. */
+static enum sotto_status add_chunks(struct tiling_plan *plan, const struct tiling_rule *rule, int k,
+                                    size_t at, size_t count)
 {
     const size_t chunk = (size_t)rule->chunk, n = count / chunk, rest = count % chunk;
     const struct tiles whole = {.at = at, .stride = count, .h = 1, .w = rule->chunk};
     const struct tiles last = {.at = at + n * chunk, .stride = rest, .h = 1, .w = (int)rest};
-    TRY(add(cut, rule, k, whole, 1, n));
-    return add(cut, rule, k, last, 1, rest > 0);
+    TRY(add_tiles(plan, rule, k, whole, 1, n));
+    return add_tiles(plan, rule, k, last, 1, rest > 0);
 }
 
-/* A run of elements, in chunks; `ends`: where what is owned of each section ends. */
-static enum sotto_status add_run(struct cut *cut, const struct cut_rule *rule, const size_t *ends,
-                                 struct piece run)
+/* Adds chunks over a run of elements. `ends`: end of each section in the own vector. */
+static enum sotto_status add_chunk_run(struct tiling_plan *plan, const struct tiling_rule *rule,
+                                       const size_t *ends, struct piece run)
 {
     const size_t chunk = (size_t)rule->chunk, end = run.own + run.count;
     int k = 0;
@@ -75,21 +74,22 @@ static enum sotto_status add_run(struct cut *cut, const struct cut_rule *rule, c
         while (at >= ends[k])
             k++;
         const size_t stop = ends[k] < end ? ends[k] : end;
-        next = at + (stop - at + chunk - 1) / chunk * chunk; /* the last of them may reach over */
+        next = at + (stop - at + chunk - 1) / chunk *
+                        chunk; /* the last chunk may reach into the next section */
         next = next < end ? next : end;
-        TRY(add_chunks(cut, rule, k, at, next - at));
-        cut->section[k].end = next;
+        TRY(add_chunks(plan, rule, k, at, next - at));
+        plan->section[k].end = next;
     }
     return SOTTO_OK;
 }
 
-static int in_order(const void *a, const void *b)
+static int compare_pieces(const void *a, const void *b)
 {
     const struct piece *p = a, *q = b;
     return (p->own > q->own) - (p->own < q->own);
 }
 
-/* What is owned of all tensors, in order. */
+/* Lists the own pieces of all tensors, in order. */
 static enum sotto_status find_pieces(const struct table *table, const struct owned *own,
                                      struct piece **out, int *n)
 {
@@ -108,13 +108,13 @@ static enum sotto_status find_pieces(const struct table *table, const struct own
             (*out)[*n] = p;
         }
     if (*n)
-        qsort(*out, (size_t)*n, sizeof **out, in_order);
+        qsort(*out, (size_t)*n, sizeof **out, compare_pieces);
     return SOTTO_OK;
 }
 
-static enum sotto_status cut_chunks(struct cut *cut, const struct cut_rule *rule,
-                                    const struct table *table, const struct owned *own,
-                                    const size_t *ends)
+static enum sotto_status plan_chunks(struct tiling_plan *plan, const struct tiling_rule *rule,
+                                     const struct table *table, const struct owned *own,
+                                     const size_t *ends)
 {
     struct piece *piece;
     int n;
@@ -125,14 +125,14 @@ static enum sotto_status cut_chunks(struct cut *cut, const struct cut_rule *rule
                            piece[next].whole == all.whole + all.count;
              next++)
             all.count += piece[next].count;
-        st = add_run(cut, rule, ends, all);
+        st = add_chunk_run(plan, rule, ends, all);
     }
     free(piece);
     return st;
 }
 
-/* The largest divisor of n that is at most `most`. */
-static int side_of(size_t n, int most)
+/* Returns the largest divisor of n that is at most `most`. */
+static int largest_side(size_t n, int most)
 {
     int side = most;
     while (n % (size_t)side != 0)
@@ -140,8 +140,8 @@ static int side_of(size_t n, int most)
     return side;
 }
 
-static enum sotto_status cut_tensor(struct cut *cut, const struct cut_rule *rule,
-                                    const struct table *table, int i, int k)
+static enum sotto_status plan_tensor(struct tiling_plan *plan, const struct tiling_rule *rule,
+                                     const struct table *table, int i, int k)
 {
     const struct table_entry *e = &table->entry[i];
     const size_t rows = e->ndim >= 2 ? (size_t)e->shape[0] : 1;
@@ -149,38 +149,38 @@ static enum sotto_status cut_tensor(struct cut *cut, const struct cut_rule *rule
     if (e->count == 0)
         return SOTTO_OK;
     struct tiles t = {.at = table_range(table, i).begin, .stride = columns};
-    t.h = side_of(rows, rule->chunk);
-    t.w = side_of(columns, rule->chunk);
-    return add(cut, rule, k, t, rows / (size_t)t.h, columns / (size_t)t.w);
+    t.h = largest_side(rows, rule->chunk);
+    t.w = largest_side(columns, rule->chunk);
+    return add_tiles(plan, rule, k, t, rows / (size_t)t.h, columns / (size_t)t.w);
 }
 
-static int section_of(const int *section, int stage)
+static int stage_section(const int *section, int stage)
 {
     return section ? section[stage] : 0;
 }
 
-static enum sotto_status cut_tensors(struct cut *cut, const struct cut_rule *rule,
-                                     const struct table *table, const int *section)
+static enum sotto_status plan_tensors(struct tiling_plan *plan, const struct tiling_rule *rule,
+                                      const struct table *table, const int *section)
 {
-    for (int k = 0; k < cut->n_section; k++)
+    for (int k = 0; k < plan->n_section; k++)
         for (int i = 0; i < table->n; i++)
-            if (section_of(section, table->entry[i].stage) == k)
-                TRY(cut_tensor(cut, rule, table, i, k));
+            if (stage_section(section, table->entry[i].stage) == k)
+                TRY(plan_tensor(plan, rule, table, i, k));
     return SOTTO_OK;
 }
 
-/* Each side's matrix once. A chunk has none for its height. */
-static void place_basis(struct cut *cut)
+/* Places a matrix for each side length, once. Chunks have no matrix for their height. */
+static void place_basis(struct tiling_plan *plan)
 {
     size_t where[TILE_SIDE + 1];
     bool has[TILE_SIDE + 1] = {false};
-    for (int i = 0; i < cut->n; i++) {
-        struct tiles *t = &cut->list[i];
+    for (int i = 0; i < plan->n; i++) {
+        struct tiles *t = &plan->list[i];
         const int side[2] = {t->w, t->h};
         for (int k = 0; k < (t->h > 1 ? 2 : 1); k++) {
             const size_t n = (size_t)side[k];
             if (!has[n])
-                where[n] = cut->basis, cut->basis += n * n;
+                where[n] = plan->basis, plan->basis += n * n;
             has[n] = true;
         }
         t->basis_w = where[t->w];
@@ -188,52 +188,53 @@ static void place_basis(struct cut *cut)
     }
 }
 
-/* `ends` is room for where what is owned of each stage ends, and then of each section. */
-static enum sotto_status make(struct cut *cut, const struct cut_rule *rule,
-                              const struct table *table, const struct owned *own,
-                              const int *section, size_t *ends)
+/* Makes the plan. `ends`: room for the ends of stages, then of sections. */
+static enum sotto_status make_plan(struct tiling_plan *plan, const struct tiling_rule *rule,
+                                   const struct table *table, const struct owned *own,
+                                   const int *section, size_t *ends)
 {
     const int stages = table->n_stage;
-    if (!cut->section || !ends)
+    if (!plan->section || !ends)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", stages);
-    cut->n_section = section_of(section, stages - 1) + 1;
+    plan->n_section = stage_section(section, stages - 1) + 1;
     owned_stages(own, table, ends);
     for (int k = 0; k < stages; k++)
-        ends[section_of(section, k)] = ends[k];
-    TRY(rule->tiles ? cut_tensors(cut, rule, table, section)
-                    : cut_chunks(cut, rule, table, own, ends));
-    for (int k = 0; k < cut->n_section; k++) {
-        struct cut_section *s = &cut->section[k];
+        ends[stage_section(section, k)] = ends[k];
+    TRY(rule->tiles ? plan_tensors(plan, rule, table, section)
+                    : plan_chunks(plan, rule, table, own, ends));
+    for (int k = 0; k < plan->n_section; k++) {
+        struct tiling_section *s = &plan->section[k];
         const size_t before = k ? s[-1].end : 0;
         s->end = s->end > ends[k] ? s->end : ends[k];
         s->end = s->end > before ? s->end : before; /* a chunk may be longer than a section */
-        cut->elements += s->elements;
-        cut->kept += s->kept;
+        plan->elements += s->elements;
+        plan->kept += s->kept;
     }
-    place_basis(cut);
+    place_basis(plan);
     return SOTTO_OK;
 }
 
-enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const struct table *table,
-                           const struct owned *own, const int *section)
+enum sotto_status tiling_make(struct tiling_plan *plan, const struct tiling_rule *rule,
+                              const struct table *table, const struct owned *own,
+                              const int *section)
 {
     assert(rule->chunk >= 1 && rule->chunk <= TILE_SIDE);
     assert(!rule->tiles || owned_count(own, table) == table_count(table));
     const size_t n = (size_t)table->n_stage;
     size_t *ends = calloc(n, sizeof *ends);
-    *cut = (struct cut){.section = calloc(n, sizeof *cut->section)};
-    const enum sotto_status st = make(cut, rule, table, own, section, ends);
+    *plan = (struct tiling_plan){.section = calloc(n, sizeof *plan->section)};
+    const enum sotto_status st = make_plan(plan, rule, table, own, section, ends);
     free(ends);
     if (st != SOTTO_OK)
-        cut_free(cut);
+        tiling_free(plan);
     return st;
 }
 
-void cut_free(struct cut *cut)
+void tiling_free(struct tiling_plan *plan)
 {
-    free(cut->list);
-    free(cut->section);
-    *cut = (struct cut){0};
+    free(plan->list);
+    free(plan->section);
+    *plan = (struct tiling_plan){0};
 }
 
 /* Orthonormal DCT-II: a row for each frequency. */
@@ -246,12 +247,12 @@ static void write_basis(float *to, int n)
                 (float)(sqrt((f ? 2.0 : 1.0) / n) * cos(pi * (2 * t + 1) * f / (2.0 * n)));
 }
 
-/* Matrices lie in the order in which the list comes to them. */
-void cut_basis(const struct cut *cut, float *basis)
+/* Matrices are in the order of their first use in the list. */
+void tiling_write_basis(const struct tiling_plan *plan, float *basis)
 {
     size_t next = 0;
-    for (int i = 0; i < cut->n; i++) {
-        const struct tiles *t = &cut->list[i];
+    for (int i = 0; i < plan->n; i++) {
+        const struct tiles *t = &plan->list[i];
         if (t->basis_w == next) {
             write_basis(basis + next, t->w);
             next += (size_t)t->w * (size_t)t->w;

@@ -1,17 +1,17 @@
-/* What a worker's own vector is cut into for the cosine transform, and how many coefficients of
- * each piece are kept.
+/* The tiles of a worker's own vector for the cosine transform, and the number of coefficients kept
+ * of each tile.
  *
- * Flat: chunks of the own vector. They begin anew where something begins that no tensor covers (the
- * padding of a stage) or that lies elsewhere in the whole vector, so that none straddles two
- * workers' and what is not a parameter stays as it is. A shorter last one has a transform of its
- * own length.
+ * Flat: chunks of the own vector. A new chunk starts after elements that no tensor covers (the
+ * padding of a stage), which stay unchanged, and where the own vector jumps in the whole vector, so
+ * that no chunk spans elements of two workers. A shorter last chunk has a transform of its own
+ * length.
  *
- * Tiles: each tensor, whole, in tiles whose sides are the largest divisors of its own that are no
- * longer than a chunk. One of more than two dimensions is seen as a matrix with the first of them
- * for its rows.
+ * Tiles: each tensor, whole, in tiles whose sides are the largest divisors of the tensor's sides
+ * that are no longer than a chunk. A tensor of more than two dimensions is a matrix, with its first
+ * dimension as rows.
  *
- * Pieces belong to the section that they begin in, which is one or more stages, and come in the
- * order of sections. */
+ * A chunk or tile belongs to the section of its first element. Tiles are listed in the order of
+ * sections. */
 #ifndef SOTTO_STRATEGY_DECOUPLED_TILING_H
 #define SOTTO_STRATEGY_DECOUPLED_TILING_H
 
@@ -20,35 +20,37 @@
 #include "tensor/ops.h"
 #include "tensor/owned.h"
 
-struct cut_rule {
+struct tiling_rule {
     int chunk;   /* 1 to TILE_SIDE                                             */
-    int top;     /* coefficients kept of each piece, or all that it has ...    */
-    double rate; /* ... or, where this is not 0, this share of them, at least 1 */
+    int top;     /* rate = 0: coefficients kept of each tile, at most all */
+    double rate; /* otherwise: share of the coefficients kept of each tile, at least one */
     bool tiles;
 };
 
-struct cut {
-    struct tiles *list; /* `kept` is counted from the section's first coefficient */
+struct tiling_plan {
+    struct tiles *list; /* `kept` counts from the section's first coefficient */
     int n, room;
-    struct cut_section {
+    struct tiling_section {
         int first, n;    /* of the list                                                  */
-        size_t elements; /* that are covered                                             */
-        size_t kept;     /* coefficients                                                 */
-        size_t end;      /* of the own vector: with the sections before all that is covered of
-                            it lies before this, and all that they own                   */
+        size_t elements; /* covered by the section's tiles */
+        size_t kept;     /* coefficients kept */
+        /* end in the own vector of all elements that this and earlier sections own, or cover
+         * with tiles */
+        size_t end;
     } * section;
     int n_section;
     size_t elements, kept; /* of all sections                                  */
-    size_t basis;          /* elements of the matrices that the list points to */
+    size_t basis;          /* elements of the matrices of the transform */
 };
 
-/* Of what is owned of the table's vector; tiles want all of it. `section`: of each stage, from 0
- * on, each as its stage before or the next; NULL: all in one. */
-enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const struct table *table,
-                           const struct owned *own, const int *section);
-void cut_free(struct cut *cut);
+/* Plans the tiles of the own part of the table's vector; with rule->tiles the whole vector is own.
+ * `section`: number of each stage's section, 0 first, without gaps; NULL: one section. */
+enum sotto_status tiling_make(struct tiling_plan *plan, const struct tiling_rule *rule,
+                              const struct table *table, const struct owned *own,
+                              const int *section);
+void tiling_free(struct tiling_plan *plan);
 
-/* The matrices of the transform. */
-void cut_basis(const struct cut *cut, float *basis);
+/* Writes the matrices of the transform. */
+void tiling_write_basis(const struct tiling_plan *plan, float *basis);
 
 #endif

@@ -596,7 +596,7 @@ static void optimizer(void **state)
     optim_defaults(&o);
     assert_ok(option_set(&section, 1, "optim.kind", "adamw"));
     assert_fails(resolve(sgd, &o), SOTTO_EINVAL,
-                 "optim.kind = adamw contradicts random.base = demo-sgd, which is sgd");
+                 "optim.kind = adamw contradicts random.base = demo-sgd, which steps with sgd");
     base = o;
     strategy_defaults(&config);
     assert_ok(set_options(&config, sgd, 1));
@@ -605,11 +605,11 @@ static void optimizer(void **state)
     assert_ok(option_set(&section, 1, "optim.kind", "sgd"));
     assert_fails(
         resolve(adamw, &o), SOTTO_EINVAL,
-        "optim.kind = sgd contradicts every.base = decoupled-adamw, which is adamw fed with what "
-        "is exchanged: say optim.kind = adamw with it, or every.base = demo-sgd");
+        "optim.kind = sgd contradicts every.base = decoupled-adamw, which steps with adamw: set "
+        "optim.kind = adamw, or every.base = demo-sgd");
     assert_ok(option_set(&section, 1, "optim.momentum", "0.9"));
     assert_fails(resolve(sgd, &o), SOTTO_EINVAL,
-                 "optim.momentum = 0.9: random.base = demo-sgd has none");
+                 "optim.momentum = 0.9: random.base = demo-sgd has no momentum");
 }
 
 int main(void)

@@ -32,10 +32,10 @@ static void make_table(struct table *t, int pad)
 }
 
 /* How many tiles each element is in. */
-static void count_tiles(const struct cut *cut, int *in)
+static void count_tiles(const struct tiling_plan *plan, int *in)
 {
-    for (int k = 0; k < cut->n; k++) {
-        const struct tiles *t = &cut->list[k];
+    for (int k = 0; k < plan->n; k++) {
+        const struct tiles *t = &plan->list[k];
         for (int i = 0; i < t->ny * t->h; i++)
             for (int j = 0; j < t->nx * t->w; j++)
                 in[t->at + (t->h > 1 || t->ny > 1 ? (size_t)i * t->stride : 0) + (size_t)j]++;
@@ -49,41 +49,41 @@ static void chunks_cover_tensors(void **state)
     for (int of = 1; of <= 4; of++)
         for (int index = 0; index < of; index++)
             for (int chunk = 1; chunk <= 64; chunk += 7) {
-                const struct cut_rule rule = {.chunk = chunk, .top = 3};
+                const struct tiling_rule rule = {.chunk = chunk, .top = 3};
                 struct table table;
                 struct owned own = {0};
-                struct cut cut;
+                struct tiling_plan plan;
                 int in[1024] = {0}, want[1024] = {0};
                 size_t kept = 0, elements = 0, ends[2];
                 make_table(&table, 12 * of);
                 assert_ok(owned_slices(&own, &table, index, of));
-                assert_ok(cut_make(&cut, &rule, &table, &own, section));
+                assert_ok(tiling_make(&plan, &rule, &table, &own, section));
                 for (int i = 0; i < table.n; i++)
                     for (struct piece p = {0}; owned_next(&own, table_range(&table, i), &p);)
                         for (size_t e = 0; e < p.count; e++, elements++)
                             want[p.own + e] = 1;
-                count_tiles(&cut, in);
+                count_tiles(&plan, in);
                 assert_memory_equal(in, want, sizeof in);
                 owned_stages(&own, &table, ends);
                 for (int k = 0, i = 0; k < 2; k++) {
                     size_t of_stage = 0;
-                    assert_int_equal(cut.section[k].first, i);
-                    assert_int_equal(cut.section[k].end, ends[k]); /* behind padding */
-                    for (; i < cut.section[k].first + cut.section[k].n; i++) {
-                        const struct tiles *t = &cut.list[i];
+                    assert_int_equal(plan.section[k].first, i);
+                    assert_int_equal(plan.section[k].end, ends[k]); /* behind padding */
+                    for (; i < plan.section[k].first + plan.section[k].n; i++) {
+                        const struct tiles *t = &plan.list[i];
                         assert_true(t->at < ends[k] && (k == 0 || t->at >= ends[0]));
                         assert_true(t->h == 1 && t->w <= chunk && (t->w == chunk || t->nx == 1));
                         assert_int_equal(t->keep, t->w < 3 ? t->w : 3);
                         assert_int_equal(t->kept, of_stage);
                         of_stage += (size_t)(t->nx * t->keep);
                     }
-                    assert_int_equal(cut.section[k].kept, of_stage);
+                    assert_int_equal(plan.section[k].kept, of_stage);
                     kept += of_stage;
                 }
-                assert_int_equal(cut.section[0].n + cut.section[1].n, cut.n);
-                assert_int_equal(cut.kept, kept);
-                assert_int_equal(cut.elements, elements);
-                cut_free(&cut);
+                assert_int_equal(plan.section[0].n + plan.section[1].n, plan.n);
+                assert_int_equal(plan.kept, kept);
+                assert_int_equal(plan.elements, elements);
+                tiling_free(&plan);
                 owned_free(&own);
                 table_free(&table);
             }
@@ -96,9 +96,9 @@ static void chunks_reach_over(void **state)
     (void)state;
     static const int64_t shape[] = {5, 0};
     static const size_t end[] = {16, 16, 16, 32, 32, 32, 40, 40}, of[] = {16, 0, 0, 16, 0, 0, 8, 0};
-    const struct cut_rule rule = {.chunk = 16, .top = 2};
+    const struct tiling_rule rule = {.chunk = 16, .top = 2};
     struct table table = {0};
-    struct cut cut;
+    struct tiling_plan plan;
     for (int k = 0; k < 8; k++) {
         char name[8];
         snprintf(name, sizeof name, "t%d", k);
@@ -106,22 +106,22 @@ static void chunks_reach_over(void **state)
         table.entry[k].stage = k;
     }
     assert_ok(table_layout(&table, 8, 1));
-    assert_ok(cut_make(&cut, &rule, &table, NULL, section));
+    assert_ok(tiling_make(&plan, &rule, &table, NULL, section));
     for (int k = 0; k < 8; k++) {
-        assert_int_equal(cut.section[k].elements, of[k]);
-        assert_int_equal(cut.section[k].kept, of[k] ? 2 : 0);
-        assert_int_equal(cut.section[k].end, end[k]);
+        assert_int_equal(plan.section[k].elements, of[k]);
+        assert_int_equal(plan.section[k].kept, of[k] ? 2 : 0);
+        assert_int_equal(plan.section[k].end, end[k]);
     }
-    cut_free(&cut);
+    tiling_free(&plan);
     static const int joined[] = {0, 0, 0, 0, 1, 1, 2, 2};
     static const size_t of_joined[] = {32, 0, 8}, end_joined[] = {32, 32, 40};
-    assert_ok(cut_make(&cut, &rule, &table, NULL, joined));
-    assert_int_equal(cut.n_section, 3);
+    assert_ok(tiling_make(&plan, &rule, &table, NULL, joined));
+    assert_int_equal(plan.n_section, 3);
     for (int k = 0; k < 3; k++) {
-        assert_int_equal(cut.section[k].elements, of_joined[k]);
-        assert_int_equal(cut.section[k].end, end_joined[k]);
+        assert_int_equal(plan.section[k].elements, of_joined[k]);
+        assert_int_equal(plan.section[k].end, end_joined[k]);
     }
-    cut_free(&cut);
+    tiling_free(&plan);
     table_free(&table);
 }
 
@@ -136,31 +136,32 @@ static void tiles_of_tensors(void **state)
     };
     static const int order[] = {0, 2, 1, 3, 4, 5}; /* by stages */
     for (int k = 0; k < 2; k++) {
-        const struct cut_rule rule = {.chunk = 10, .top = 5, .rate = k ? 0.125 : 0, .tiles = true};
+        const struct tiling_rule rule = {
+            .chunk = 10, .top = 5, .rate = k ? 0.125 : 0, .tiles = true};
         struct table table;
-        struct cut cut;
+        struct tiling_plan plan;
         int in[1024] = {0};
         make_table(&table, 12);
-        assert_ok(cut_make(&cut, &rule, &table, NULL, section));
-        assert_int_equal(cut.n, 6);
-        assert_int_equal(cut.section[1].first, 2);
+        assert_ok(tiling_make(&plan, &rule, &table, NULL, section));
+        assert_int_equal(plan.n, 6);
+        assert_int_equal(plan.section[1].first, 2);
         for (int place = 0; place < 6; place++) {
             const int i = order[place];
-            const struct tiles *t = &cut.list[place];
+            const struct tiles *t = &plan.list[place];
             const int ny = want[i].ny, keep = k ? want[i].rate : want[i].top;
             if (t->h != want[i].h || t->w != want[i].w || t->nx != want[i].nx || t->ny != ny ||
                 t->keep != keep)
                 fail_with("%s has %d x %d tiles of (%d, %d), %d kept", table.entry[i].name, t->ny,
                           t->nx, t->h, t->w, t->keep);
         }
-        count_tiles(&cut, in);
+        count_tiles(&plan, in);
         for (size_t e = 0; e < table_count(&table); e++) {
             int covered = 0;
             for (int i = 0; i < table.n; i++)
                 covered += e >= table_range(&table, i).begin && e < table_range(&table, i).end;
             assert_int_equal(in[e], covered);
         }
-        cut_free(&cut);
+        tiling_free(&plan);
         table_free(&table);
     }
 }
@@ -171,14 +172,14 @@ static void shares_that_are_whole(void **state)
     (void)state;
     for (int n = 1; n <= 100; n++)
         for (int k = 1; k <= n; k++) {
-            const struct cut_rule rule = {.chunk = n, .rate = (double)k / n};
+            const struct tiling_rule rule = {.chunk = n, .rate = (double)k / n};
             struct table table = {0};
-            struct cut cut;
+            struct tiling_plan plan;
             assert_int_equal(table_add(&table, "x", (int64_t[]){n, 0}, TABLE_ZERO, 0), 0);
             assert_ok(table_layout(&table, 1, 1));
-            assert_ok(cut_make(&cut, &rule, &table, NULL, NULL));
-            assert_int_equal(cut.list[0].keep, k);
-            cut_free(&cut);
+            assert_ok(tiling_make(&plan, &rule, &table, NULL, NULL));
+            assert_int_equal(plan.list[0].keep, k);
+            tiling_free(&plan);
             table_free(&table);
         }
 }
@@ -202,25 +203,25 @@ static void very_many(void **state)
     struct device dev;
     assert_ok(device_open(&dev, "null", &memory, 1));
     for (size_t i = 0; i < sizeof big / sizeof *big; i++) {
-        const struct cut_rule rule = {.chunk = 64, .top = 2, .tiles = big[i].tiles};
+        const struct tiling_rule rule = {.chunk = 64, .top = 2, .tiles = big[i].tiles};
         struct table table = {0};
         struct codec c;
         size_t n = 0, elements = 0;
         assert_int_equal(table_add(&table, "w", big[i].shape, TABLE_ZERO, 1), 0);
         assert_ok(table_layout(&table, 1, 1));
         assert_ok(codec_init(&c, &dev, &rule, CODEC_F32, &table, NULL, NULL, 2));
-        for (int k = 0; k < c.cut.n; k++) {
-            const struct tiles *t = &c.cut.list[k];
+        for (int k = 0; k < c.tiling.n; k++) {
+            const struct tiles *t = &c.tiling.list[k];
             assert_int_equal(t->kept, 2 * n);
             assert_true(t->ny > 0 && t->nx > 0 && (int64_t)t->ny * t->nx <= 1 << 30);
             assert_int_equal(t->at, t->ny == 1 ? n * (size_t)t->w : elements);
             n += (size_t)t->ny * (size_t)t->nx;
             elements += (size_t)t->ny * (size_t)t->nx * (size_t)(t->h * t->w);
         }
-        if (n != big[i].n || elements != table.parameters || c.cut.elements != elements ||
-            c.cut.kept != 2 * n || c.bytes != big[i].bytes || (size_t)c.cut.n != big[i].lists)
+        if (n != big[i].n || elements != table.parameters || c.tiling.elements != elements ||
+            c.tiling.kept != 2 * n || c.bytes != big[i].bytes || (size_t)c.tiling.n != big[i].lists)
             fail_with("case %zu: %zu tiles of %zu elements, %zu kept in %d lists, %zu bytes", i, n,
-                      elements, c.cut.kept, c.cut.n, c.bytes);
+                      elements, c.tiling.kept, c.tiling.n, c.bytes);
         codec_free(&c);
         table_free(&table);
     }
@@ -234,7 +235,7 @@ static void length_of_messages(void **state)
 {
     (void)state;
     static const struct {
-        struct cut_rule rule;
+        struct tiling_rule rule;
         size_t kept[2], indices[2];
         int lists[2];
     } shape[] = {
@@ -258,7 +259,7 @@ static void length_of_messages(void **state)
             const size_t values[] = {
                 [CODEC_F32] = 4 * n, [CODEC_BF16] = 2 * n, [CODEC_SIGNS] = (n + 3) / 4};
             const size_t want = (values[i % 3] + shape[i / 3].indices[k] + 3) / 4 * 4;
-            assert_int_equal(c.cut.section[k].kept, n);
+            assert_int_equal(c.tiling.section[k].kept, n);
             assert_int_equal(c.section[k].bytes, want);
             assert_int_equal(c.section[k].n, shape[i / 3].lists[k]);
             assert_int_equal(c.section[k].at, 3 * bytes);
@@ -309,7 +310,7 @@ static void blocks(void **state)
     rng_normal(&rng, m, COUNT, 0, 1);
     for (int tiles = 0; tiles < 2; tiles++)
         for (int i = 0; i < 2; i++) {
-            const struct cut_rule rule = {.chunk = 64, .rate = 1 / 32., .tiles = tiles};
+            const struct tiling_rule rule = {.chunk = 64, .rate = 1 / 32., .tiles = tiles};
             struct device dev;
             struct codec c;
             struct seen seen[2] = {{.y = left[i], .all = before}, {.room = room, .all = y[i]}};
