@@ -1,10 +1,11 @@
-/* GELU and SwiGLU. What is rounded to bf16 is computed by the GPU's own approximations (ROUGH), whose
- * errors are a few last places of fp32. */
+/* GELU and SwiGLU. Results that are rounded to bf16 use the GPU's approximations (ROUGH), with
+ * errors of a few last places of fp32. */
 #include "tensor/cuda/kernels/columns.cuh"
 
 namespace {
 
-/* 1 / (1 + exp(-x)), and what it lacks of 1: both to the last places, however small. */
+/* Returns 1 / (1 + exp(-x)), and 1 minus the result in `*rest`: both exact to the last places,
+ * however small. */
 template <bool ROUGH> __device__ __forceinline__ float sigmoid_with_rest(float x, float *rest)
 {
     if (ROUGH) {
@@ -17,8 +18,8 @@ template <bool ROUGH> __device__ __forceinline__ float sigmoid_with_rest(float x
     return x < 0 ? small : large;
 }
 
-/* gelu(x) = x * weight(x); *slope is the derivative of the weight, which is 0 far out, where its
- * formula overflows. (1 + tanh u) / 2 is the sigmoid of 2 u, which cancels nothing below 0. */
+/* gelu(x) = x * weight(x); *slope is the derivative of the weight, 0 for large |x|, where the
+ * formula overflows. (1 + tanh u) / 2 is the sigmoid of 2 u, without cancellation below 0. */
 enum { TANH, TANH_ROUGH, EXACT };
 
 template <int KIND> __device__ __forceinline__ float gelu_weight_slope(float x, float *slope)
@@ -35,7 +36,7 @@ template <int KIND> __device__ __forceinline__ float gelu_weight_slope(float x, 
     return weight;
 }
 
-/* gelu'(x) */
+/* Returns gelu'(x). */
 template <int KIND> __device__ __forceinline__ float gelu_slope(float x)
 {
     float slope;
@@ -76,7 +77,8 @@ struct gelu_eight {
     uint4 in, d;
 };
 
-/* The same, added up over rows; by eight, of bf16 alone, which stays as it is while it waits. */
+/* Computes gradients and their sums over rows; by eight for bf16 alone, which stays bf16 until it
+ * is added. */
 template <int KIND> struct gelu_bias_column {
     static const int sums = 1, held = 2, unroll = 1;
     typedef gelu_eight eight;

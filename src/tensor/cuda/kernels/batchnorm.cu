@@ -1,5 +1,5 @@
-/* Batch normalization: sums over columns, what follows from them for each column, and a pass over
- * the elements. */
+/* Batch normalization: sums over columns, the statistics of each column, and a pass over the
+ * elements. */
 #include "tensor/cuda/kernels/columns.cuh"
 
 namespace {
@@ -37,7 +37,7 @@ struct batchnorm_state {
     float *running_mean, *running_variance, *stats;
 };
 
-/* Statistics of these rows, or the running ones. */
+/* Computes the statistics of these rows, or takes the running statistics. */
 __global__ void stats_kernel(batchnorm_shape p, batchnorm_state to, const double *mean,
                              const double *parts, int n)
 {
@@ -76,7 +76,7 @@ struct normalize_each {
     }
 };
 
-/* dy where it counts. */
+/* Returns dy, or 0 where relu cut y. */
 __device__ __forceinline__ float counted_gradient(vec dy, vec y, int relu, size_t i)
 {
     return relu && get_element(y, i) <= 0 ? 0 : get_element(dy, i);
@@ -127,7 +127,7 @@ struct denormalize_each {
                     mean = (float)(totals[p.width + c] / p.rows);
         const float shift = p.training ? mean + hat * d_hat : 0;
         const float to = rstd * get_element(gain, c) * (d - shift);
-        if (dresidual.data) /* it or dx may be dy, which is read by now */
+        if (dresidual.data) /* dresidual or dx may be dy: dy is read by now */
             put_element(dresidual, i, d);
         put_element(dx, i, to);
     }

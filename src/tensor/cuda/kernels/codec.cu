@@ -1,11 +1,11 @@
-/* Tiles of the cosine transform: a block a tile, along w and then along h as products with the
- * matrices of the transform, in shared memory where a tile fits there. tiles.cu has those whose
- * rows are 64 elements. */
+/* Tiles of the cosine transform: a block for a tile, along w and then along h as products with the
+ * matrices of the transform, in shared memory if a tile fits. tiles.cu has tiles with rows of 64
+ * elements. */
 #include "tensor/cuda/kernels/element.cuh"
 
 namespace {
 
-enum { FITS = 4096 }; /* elements of a tile that shared memory has room for */
+enum { FITS = 4096 }; /* elements of the largest tile in shared memory */
 enum { SHARED = 3 * sizeof(float) * FITS };
 
 int tile_size(const tile_shape *p)
@@ -13,11 +13,11 @@ int tile_size(const tile_shape *p)
     return p->h * p->w;
 }
 
-/* A tile as its block works on it: two rooms of its size and, for decoding, counts of senders. */
+/* A tile of a block: two buffers of the tile's size and, for decoding, counts of senders. */
 struct block_tile {
     float *a, *b;
     int *count;
-    size_t begin, kept; /* in the vector, among what is kept */
+    size_t begin, kept; /* offset in the vector; offset in index and value */
 };
 
 __device__ block_tile open_tile(const tile_shape &p, int i, float *room, float *shared)
@@ -32,7 +32,8 @@ __device__ block_tile open_tile(const tile_shape &p, int i, float *room, float *
     return t;
 }
 
-/* to (n, w): each row of `from` by the matrix along w: for all frequencies, or back. */
+/* Multiplies each row of `from` by the matrix along w into `to` (n, w): all frequencies, or
+ * `back`. */
 __device__ void transform_along_w(const tile_shape &p, float *to, const float *from, size_t stride,
                                   bool back)
 {
@@ -58,19 +59,19 @@ __device__ void transform_along_h(const tile_shape &p, float *to, const float *f
     }
 }
 
-/* The inverse of the coefficients in t.a; it is in the room that is returned. */
+/* Inverts the coefficients in t.a; returns the buffer with the result. */
 __device__ float *inverse_transform(const tile_shape &p, const block_tile &t)
 {
     transform_along_w(p, t.b, t.a, p.w, true);
     __syncthreads();
-    if (p.h == 1) /* whose matrix is 1 */
+    if (p.h == 1) /* the matrix along h is 1 */
         return t.b;
     transform_along_h(p, t.a, t.b, true);
     __syncthreads();
     return t.a;
 }
 
-/* Magnitudes in the order of their numbers. */
+/* Returns the magnitude's bits, which are in the order of the numbers. */
 __device__ __forceinline__ unsigned magnitude_bits(float x)
 {
     return __float_as_uint(x) & 0x7fffffffu;
@@ -84,8 +85,8 @@ __device__ int count_reaching(const float *c, int size, unsigned least, int *roo
     return block_sum(mine, room);
 }
 
-/* A magnitude that exactly `keep` elements reach or, where equal ones do not let it be, the largest
- * that as many do; found bit by bit. */
+/* Returns a magnitude that exactly `keep` elements reach or, with equal elements at the border, the
+ * largest magnitude that at least `keep` reach; found bit by bit. */
 __device__ unsigned block_threshold(const float *c, int size, int keep, int *room)
 {
     unsigned found = 0;
@@ -99,7 +100,7 @@ __device__ unsigned block_threshold(const float *c, int size, int keep, int *roo
     return found;
 }
 
-/* Sum of `x` over the threads before this one; room: one a thread. */
+/* Returns the sum of `x` over the threads before this thread; `room`: a value for each thread. */
 __device__ int before_me(int x, int *room)
 {
     __syncthreads();
@@ -114,8 +115,8 @@ __device__ int before_me(int x, int *room)
     return room[threadIdx.x] - x;
 }
 
-/* Writes the `keep` largest of t.a in the order of their places, and leaves of t.a these, as
- * rounded, and zeros. A thread has a stretch of places. */
+/* Writes the `keep` largest of t.a in the order of their places; t.a keeps only these, as rounded,
+ * and zeros. A thread has a stretch of places. */
 __device__ void keep_block_largest(const tile_shape &p, const block_tile &t, int32_t *index,
                                    vec value, int *room)
 {
@@ -127,7 +128,8 @@ __device__ void keep_block_largest(const tile_shape &p, const block_tile &t, int
         larger += magnitude_bits(t.a[e]) > least;
         equal += magnitude_bits(t.a[e]) == least;
     }
-    const int spare = p.keep - count_reaching(t.a, size, least + 1, room); /* for equal ones */
+    const int spare = p.keep - count_reaching(t.a, size, least + 1, room); /* for elements equal to
+                                                                              the border */
     int equal_before = before_me(equal, room);
     int at = before_me(larger, room) + min(equal_before, spare);
     for (int e = begin; e < end; e++) {
@@ -165,7 +167,7 @@ __global__ void encode_kernel(tile_shape p, float *m, int32_t *index, vec value,
     }
 }
 
-/* Means of what was sent, in t.a. */
+/* Stores the means of the senders' coefficients in t.a. */
 __device__ void average_messages(const tile_shape &p, const block_tile &t,
                                  const tile_messages &sent, uint64_t *damaged)
 {
@@ -175,7 +177,7 @@ __device__ void average_messages(const tile_shape &p, const block_tile &t,
         t.count[e] = 0;
     }
     for (int r = 0; r < sent.senders; r++) {
-        __syncthreads(); /* one sender behind the other */
+        __syncthreads(); /* one sender after the other */
         for (int k = threadIdx.x; k < p.keep; k += blockDim.x) {
             const uint32_t e = (uint32_t)sent.index[r * sent.index_step + t.kept + k];
             if (e >= (uint32_t)size) {
@@ -207,7 +209,7 @@ __global__ void decode_kernel(tile_shape p, float *y, tile_messages sent, float 
     }
 }
 
-/* Threads of a block: whole warps, fewer for small tiles. */
+/* Returns the threads of a block: whole warps, fewer for small tiles. */
 int threads_of(const tile_shape *p)
 {
     const int size = tile_size(p);

@@ -1,4 +1,4 @@
-/* Sums over the rows of a matrix, for each column: of COLUMN_ROWS rows each, and these in order. */
+/* Sums over the rows of a matrix, for each column: parts of COLUMN_ROWS rows, added in order. */
 #ifndef SOTTO_TENSOR_CUDA_COLUMNS_CUH
 #define SOTTO_TENSOR_CUDA_COLUMNS_CUH
 
@@ -6,8 +6,8 @@
 
 enum { COLUMN_LANES = 8 }; /* threads that share the rows of a column's part */
 
-/* f.add(row, column, sum) adds what an element contributes to each of F::sums sums; their parts lie
- * in (part, sum, column). */
+/* Sums columns: f.add(row, column, sum) adds an element's contribution to each of F::sums sums.
+ * `parts` is (part, sum, column). */
 template <class F> __global__ void columns_kernel(F f, int rows, int width, double *parts)
 {
     __shared__ double room[COLUMN_LANES][F::sums][32];
@@ -35,9 +35,9 @@ template <class F> __global__ void columns_kernel(F f, int rows, int width, doub
 
 enum { EIGHT_LANES = 16 };
 
-/* The same for eight columns a thread, whose few rows it adds in fp32: f.add_eight(row, column, x,
- * sum) of x = f.load_eight(row, column). It may write, and so F::held rows are loaded before any is
- * added; F::unroll such turns at once. */
+/* Sums eight columns a thread, in fp32 since a thread has few rows: f.add_eight(row, column, x,
+ * sum) for x = f.load_eight(row, column). f.add_eight may write, so F::held rows are loaded before
+ * the first is added; F::unroll turns of the loop are unrolled. */
 template <class F>
 __global__ void __launch_bounds__(32 * EIGHT_LANES, F::held)
     eight_columns_kernel(F f, int rows, int width, double *parts)
@@ -84,7 +84,7 @@ static int sum_columns(stream_t s, F f, int rows, int width, double *parts)
     return cudaGetLastError();
 }
 
-/* Sum k of `sums` over all parts. */
+/* Returns sum k of `sums` over all parts. */
 static __device__ __forceinline__ double column_total(const double *parts, int n, int sums, int k,
                                                       int width, int column)
 {
@@ -100,7 +100,8 @@ struct column_targets {
 
 enum { TOTAL_LANES = 32 };
 
-/* A block 32 columns of a sum, TOTAL_LANES threads each, which have every so manieth part. */
+/* Adds the parts. A block has 32 columns of a sum, TOTAL_LANES threads each, which take every
+ * TOTAL_LANES-th part. */
 static __global__ void __launch_bounds__(32 * TOTAL_LANES)
     add_totals_kernel(column_targets y, const double *parts, int n, int sums, int width)
 {
@@ -123,7 +124,7 @@ static __global__ void __launch_bounds__(32 * TOTAL_LANES)
     put_element(to, column, (float)(get_element(to, column) + total));
 }
 
-/* to[k] += sum k of each column over n parts, where there is one. */
+/* to[k] += sum k of each column over n parts, unless to[k] is absent. */
 static inline int add_totals(stream_t s, const vec *to, int sums, int n, int width,
                              const double *parts)
 {
@@ -135,7 +136,7 @@ static inline int add_totals(stream_t s, const vec *to, int sums, int n, int wid
     return cudaGetLastError();
 }
 
-/* to[k] += sum k of each column, where there is one; `eight`: rows can be loaded by eight. */
+/* to[k] += sum k of each column, unless to[k] is absent; `eight`: rows can be loaded by eight. */
 template <class F>
 static int add_columns(stream_t s, F f, const vec *to, int rows, int width, bool eight,
                        double *parts)

@@ -1,11 +1,11 @@
-/* The cosine transform of 64 numbers by butterflies, in the registers of a thread: tensor/cpu's
- * tensor/cpu/simd/dct.h says how. Without a scale. */
+/* The cosine transform of 64 numbers by butterflies, in the registers of a thread, without a scale.
+ * tensor/cpu/simd/dct.h explains the method. */
 #ifndef SOTTO_TENSOR_CUDA_DCT_CUH
 #define SOTTO_TENSOR_CUDA_DCT_CUH
 
 enum { DCT_SIDE = 64 };
 
-/* cos(pi k / 128); sines are the same from behind. */
+/* cos(pi k / 128); sines are the same numbers in reverse order. */
 /* clang-format off */
 static __device__ const float dct_cosine[DCT_SIDE + 1] = {
     1, 0.999698819f, 0.998795456f, 0.997290457f, 0.995184727f, 0.992479535f, 0.98917651f,
@@ -98,13 +98,13 @@ template <> struct dct_butterflies<1> {
     }
 };
 
-/* What makes it orthonormal, of frequency k. */
+/* Returns the factor of frequency k that makes the transform orthonormal. */
 static __device__ __forceinline__ float dct_factor(int k)
 {
     return k ? 0.176776695f : 0.125f; /* sqrt(2 / 64), sqrt(1 / 64) */
 }
 
-/* x = its transform; from it. */
+/* Transform x in place, and back. */
 static __device__ __forceinline__ void dct_forward(float (&x)[DCT_SIDE])
 {
     float y[DCT_SIDE];

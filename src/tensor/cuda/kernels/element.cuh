@@ -1,6 +1,6 @@
-/* Elements of vectors whose type is known at run time only, one, four or eight at a time, and loops
- * and reductions that kernels share. The type is the same for a whole launch, so a branch on it
- * costs next to nothing beside the memory. */
+/* Elements of vectors of a type known at run time only, one, four or eight at a time, and loops and
+ * reductions that kernels share. The type is the same for a whole launch, so a branch on the type
+ * costs next to nothing compared with the memory access. */
 #ifndef SOTTO_TENSOR_CUDA_ELEMENT_CUH
 #define SOTTO_TENSOR_CUDA_ELEMENT_CUH
 
@@ -13,14 +13,15 @@ typedef __nv_bfloat16 bf16;
 
 enum { THREADS = 256 };
 
-/* At least one: a launch without blocks is an error. */
+/* Returns the number of blocks, at least 1: a launch without blocks is an error. */
 static inline unsigned blocks_of(size_t n, size_t each)
 {
     return n > each ? (unsigned)((n + each - 1) / each) : 1;
 }
 
-/* A block has 48 KB of shared memory unless its kernel asks for more: for the most that any launch
- * of it has, as workers launch at once and the last word counts for all of them. */
+/* Raises the limit of a kernel's shared memory, 48 KB by default. `most` is the largest size of any
+ * launch of the kernel, since workers launch at the same time and the last call counts for all of
+ * them. */
 template <class K> static int ask_room(K *kernel, size_t most)
 {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
@@ -44,7 +45,8 @@ static __device__ __forceinline__ void put_element(vec v, size_t i, float x)
         ((float *)v.data)[i] = x;
 }
 
-/* V elements in a row, 1, 4 or 8; four lie on a boundary of four, eight on 16 bytes. */
+/* V consecutive elements, 1, 4 or 8; four elements are on a boundary of four elements, eight on 16
+ * bytes. */
 template <int V> struct few {
     float at[V];
 };
@@ -121,7 +123,7 @@ template <int V> static __device__ __forceinline__ void store_few(vec v, size_t 
 
 constexpr float LOG2E = 1.4426950408889634f;
 
-/* 2^x, 0 for -inf. */
+/* Returns 2^x, 0 for -inf. */
 static __device__ __forceinline__ float power_of_two(float x)
 {
     float y;
@@ -129,7 +131,7 @@ static __device__ __forceinline__ float power_of_two(float x)
     return y;
 }
 
-/* Eight of bf16 as they lie in memory. */
+/* Loads eight bf16 without conversion. */
 static __device__ __forceinline__ uint4 raw_eight(vec v, size_t i)
 {
     return *(const uint4 *)((const bf16 *)v.data + i);
@@ -144,13 +146,14 @@ static __device__ __forceinline__ few<8> eight_of(uint4 raw)
     return out;
 }
 
-/* Whether four elements at a time may be loaded from a multiple of four on; also of none. */
+/* True if four elements at a time may be loaded from multiples of four; also of an absent
+ * vector. */
 static inline bool by_four(vec v)
 {
     return (uintptr_t)v.data % (v.half ? 8 : 16) == 0;
 }
 
-/* How many elements may be loaded at a time from all of these. */
+/* Returns the number of elements that may be loaded at a time from all arguments. */
 static inline int lanes_of(vec v)
 {
     return (uintptr_t)v.data % 16 == 0 ? 8 : by_four(v) ? 4 : 1;
@@ -162,7 +165,7 @@ template <class... Rest> static inline int lanes_of(vec v, Rest... rest)
     return one < all ? one : all;
 }
 
-/* f.run<V>(i) for every V elements, of n. */
+/* Calls f.run<V>(i) for every V of n elements. */
 template <int V, class F> __global__ void each_kernel(F f, size_t n)
 {
     size_t i = (blockIdx.x * (size_t)THREADS + threadIdx.x) * V;
@@ -186,7 +189,7 @@ template <class F> static int launch_each(stream_t s, F f, size_t n, int lanes)
     return cudaGetLastError();
 }
 
-/* The same of what is always taken one by one. */
+/* Calls f.run<1>(i) for every element. */
 template <class F> static int launch_each_one(stream_t s, F f, size_t n)
 {
     if (n)
@@ -194,7 +197,7 @@ template <class F> static int launch_each_one(stream_t s, F f, size_t n)
     return cudaGetLastError();
 }
 
-/* Sums of a warp, the same in every lane and in every run. */
+/* Sums over a warp; the result is the same in every lane and every run. */
 template <class T> static __device__ __forceinline__ T warp_sum(T x)
 {
     for (int far = 16; far > 0; far /= 2)
@@ -202,7 +205,7 @@ template <class T> static __device__ __forceinline__ T warp_sum(T x)
     return x;
 }
 
-/* Of a block of THREADS; `room` is shared, of a value a warp. */
+/* Sums over a block; `room` is shared, a value for each warp. */
 template <class T> static __device__ T block_sum(T x, T *room)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,10 +1,10 @@
-/* Hopper's matrix units (wgmma), its copies of tiles (TMA) and the barriers that both need.
+/* Hopper's matrix units (wgmma), copies of tiles (TMA) and barriers for both.
  *
- * A tile is rows of 64 bf16 elements, 128 bytes, whose eight pieces of 16 bytes are permuted by the
- * row's last three bits, as the copies put them there and the units expect them; it begins on 1024
- * bytes. Rows of 128 elements are two tiles, one after the other. A product is of a warpgroup: four
- * warps, each of which has a strip of 16 of the 64 rows of a result, as in mma.cuh. It is
- * asynchronous: registers that it reads or writes are touched only after a wait and `settle_results`. */
+ * A tile is rows of 64 bf16 elements, 128 bytes, aligned to 1024 bytes; the eight pieces of 16
+ * bytes of a row are permuted by the row's last three bits, as the copies write and the units read
+ * them. Rows of 128 elements are two tiles, one after the other. A product is of a warpgroup: four
+ * warps, each with a strip of 16 of the 64 rows of a result, as in mma.cuh. A product is
+ * asynchronous: its registers are touched only after a wait and `settle_results`. */
 #ifndef SOTTO_TENSOR_CUDA_HOPPER_CUH
 #define SOTTO_TENSOR_CUDA_HOPPER_CUH
 
@@ -18,12 +18,13 @@
 
 enum { WARPGROUP = 128, TILE_WIDTH = 64, TILE_ROW = 128 /* bytes */ };
 
-/* A phase of it is over when `count` have arrived and the bytes announced are there. */
+/* A barrier: a phase is over when `count` arrivals and the announced bytes have arrived. */
 typedef uint64_t barrier;
 
 #ifdef HOPPER_CODE
 
-/* Of a thread, as what the compiler knows to be the same for a whole warp. */
+/* Return a thread's warpgroup and its warp in the warpgroup, as values that the compiler knows to
+ * be the same in a whole warp. */
 static __device__ __forceinline__ int warpgroup_index()
 {
     return __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP, 0);
@@ -34,8 +35,9 @@ static __device__ __forceinline__ int warp_index()
     return __shfl_sync(0xffffffffu, threadIdx.x / 32 % 4, 0);
 }
 
-/* What the units are told of a tile: its address, in 16 bytes, how far apart groups of eight rows
- * are, and the permutation; for columns, also how far the next 64 of them are. */
+/* Return the descriptor of a tile for the units: address in units of 16 bytes, distance between
+ * groups of eight rows, and the permutation; for columns, also the distance to the next 64
+ * columns. */
 static __device__ __forceinline__ uint64_t tile_rows_of(const bf16 *tile)
 {
     const uint64_t apart = 8 * TILE_ROW / 16, permuted = 1;
@@ -48,7 +50,8 @@ static __device__ __forceinline__ uint64_t tile_columns_of(const bf16 *tile, int
     return (shared_address(tile) & 0x3ffff) >> 4 | next << 16 | apart << 32 | permuted << 62;
 }
 
-/* How far the k-th 16 columns of a tile of so many rows are from the first, and the k-th 16 rows. */
+/* Return the descriptor offset of the k-th 16 columns of a tile of `rows` rows, and of the k-th 16
+ * rows. */
 static __device__ __forceinline__ uint64_t columns_on(int k, int rows)
 {
     return k / 4 * (rows * TILE_ROW / 16) + k % 4 * 2;
@@ -70,7 +73,7 @@ static __device__ __forceinline__ uint64_t rows_on(int k)
     "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "   \
     "%56, %57, %58, %59, %60, %61, %62, %63}"
 
-/* d (64, N) = (`add`: +=) a (64, 16) b (N, 16)^T, both of rows in shared memory. */
+/* Computes d (64, N) = (`add`: +=) a (64, 16) b (N, 16)^T, both stored by rows in shared memory. */
 static __device__ __forceinline__ void product_of(float (&d)[8][4], uint64_t a, uint64_t b, int add)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
@@ -90,7 +93,8 @@ static __device__ __forceinline__ void product_of(float (&d)[16][4], uint64_t a,
                  : "l"(a), "l"(b), "r"(add));
 }
 
-/* d (64, N) += a (64, 16) b (16, N), a in registers, as in mma.cuh, b of rows in shared memory. */
+/* Adds a (64, 16) b (16, N) to d (64, N); a is in registers, as in mma.cuh, b stored by rows in
+ * shared memory. */
 static __device__ __forceinline__ void product_of(float (&d)[8][4], const unsigned (&a)[4],
                                                   uint64_t b)
 {
@@ -114,7 +118,7 @@ static __device__ __forceinline__ void product_of(float (&d)[16][4], const unsig
 #undef REGISTERS_32
 #undef REGISTERS_64
 
-/* Before products that read or add to registers which something else has written. */
+/* Precedes products that read or add to registers written by other instructions. */
 static __device__ __forceinline__ void open_products()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -131,7 +135,7 @@ template <int LEFT> static __device__ __forceinline__ void wait_products()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Keeps what the compiler does with results behind the wait for them. */
+/* Keeps the compiler from using results before the wait for the products. */
 template <int N> static __device__ __forceinline__ void settle_results(float (&acc)[N][4])
 {
 #pragma unroll
@@ -141,7 +145,7 @@ template <int N> static __device__ __forceinline__ void settle_results(float (&a
             asm volatile("" : "+f"(acc[n][e])::"memory");
 }
 
-/* d (64, N) = a (64, W) b (N, W)^T. */
+/* Computes d (64, N) = a (64, W) b (N, W)^T. */
 template <int W, int N>
 static __device__ __forceinline__ void rows_product(float (&d)[N / 8][4], const bf16 *a,
                                                     const bf16 *b)
@@ -152,7 +156,7 @@ static __device__ __forceinline__ void rows_product(float (&d)[N / 8][4], const 
         product_of(d, left + columns_on(k, 64), right + columns_on(k, N), k > 0);
 }
 
-/* d (64, W) += a (64, K) b (K, W). */
+/* Adds a (64, K) b (K, W) to d (64, W). */
 template <int W, int K>
 static __device__ __forceinline__ void columns_product(float (&d)[W / 8][4],
                                                        const unsigned (&a)[K / 16][4],
@@ -164,7 +168,7 @@ static __device__ __forceinline__ void columns_product(float (&d)[W / 8][4],
         product_of(d, a[k], right + rows_on(k));
 }
 
-/* Results, rounded, as the left side of a product. */
+/* Rounds results into the left operand of a product. */
 template <int N>
 static __device__ __forceinline__ void round_weights(unsigned (&to)[N / 2][4],
                                                      const float (&from)[N][4])
@@ -182,7 +186,7 @@ static __device__ __forceinline__ void init_barrier(barrier *b, int count)
                  : "memory");
 }
 
-/* Those of this block and the copies see barriers after this and a __syncthreads(). */
+/* Makes barriers visible to the block and its copies, together with a __syncthreads(). */
 static __device__ __forceinline__ void publish_barriers()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -201,7 +205,7 @@ static __device__ __forceinline__ void arrive_for(barrier *b, int bytes)
                  : "memory");
 }
 
-/* Until the phase of this parity is over: 0 for the first, 1 for the second, ... */
+/* Waits until the phase of this parity is over: 0 for the first, 1 for the second, ... */
 static __device__ __forceinline__ void await_barrier(barrier *b, int parity)
 {
     int over;
@@ -215,7 +219,7 @@ static __device__ __forceinline__ void await_barrier(barrier *b, int parity)
     } while (!over);
 }
 
-/* Starts to copy rows of a head, as many as the map's boxes have, into W / 64 tiles of `rows`. */
+/* Starts to copy rows of a head, the height of the map's boxes, into W / 64 tiles of `rows`. */
 template <int W>
 static __device__ __forceinline__ void start_tile_rows(bf16 *to, int rows, const CUtensorMap *map,
                                                        barrier *b, int head, int row, int batch)
@@ -228,7 +232,7 @@ static __device__ __forceinline__ void start_tile_rows(bf16 *to, int rows, const
                      : "memory");
 }
 
-/* Starts to copy bytes, a multiple of 16, between addresses that are such multiples too. */
+/* Starts to copy `bytes` bytes; count and addresses are multiples of 16. */
 static __device__ __forceinline__ void start_bytes(void *to, const void *from, int bytes,
                                                    barrier *b)
 {
@@ -239,14 +243,13 @@ static __device__ __forceinline__ void start_bytes(void *to, const void *from, i
         : "memory");
 }
 
-/* What ordinary stores of a thread have put into shared memory is what copies find there, after a
- * barrier. */
+/* Makes a thread's stores to shared memory visible to copies that start after a barrier. */
 static __device__ __forceinline__ void publish_stores()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* A strip of results, times `scale`, into the tiles of a warpgroup's 64 rows. */
+/* Rounds a strip of results, times `scale`, into the tiles of a warpgroup's 64 rows. */
 template <int W>
 static __device__ __forceinline__ void round_strip(bf16 *to, const float (&acc)[W / 8][4],
                                                    float scale_low, float scale_high)
@@ -264,7 +267,7 @@ static __device__ __forceinline__ void round_strip(bf16 *to, const float (&acc)[
     }
 }
 
-/* Copies tiles of 64 rows back; rows and columns that the map does not have stay out. */
+/* Copies tiles of 64 rows to global memory, except rows and columns outside the map. */
 template <int W>
 static __device__ __forceinline__ void store_tile_rows(const bf16 *from, const CUtensorMap *map,
                                                        int head, int row, int batch)
@@ -277,7 +280,7 @@ static __device__ __forceinline__ void store_tile_rows(const bf16 *from, const C
                      : "memory");
 }
 
-/* Until the shared memory of this thread's copies back may go. */
+/* Waits until the shared memory of this thread's stores may be reused. */
 static __device__ __forceinline__ void end_stores()
 {
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -285,7 +288,7 @@ static __device__ __forceinline__ void end_stores()
 
 #endif /* HOPPER_CODE */
 
-/* Whether this GPU is one. */
+/* True if this GPU is a Hopper. */
 static inline bool on_hopper()
 {
     int device, major = 0;
@@ -295,8 +298,8 @@ static inline bool on_hopper()
            major == 9;
 }
 
-/* A map of the rows of all heads, for copies of `rows` rows of TILE_WIDTH elements of one; elements
- * beyond a head's width and rows beyond the last are 0. 0: CUDA says no. */
+/* Makes a map of the rows of all heads, for copies of `rows` rows of TILE_WIDTH elements of a head;
+ * elements beyond a head's width and rows beyond the last are 0. Returns 0 if CUDA refuses. */
 static inline int map_rows(CUtensorMap *map, vec v, int width, int heads, int t, int batch,
                            size_t stride, size_t batch_stride, int rows)
 {

@@ -1,5 +1,5 @@
-/* Windows of images: gathered for products, summed back, and pooled. A thread an element of what is
- * written, so that all sums are in a fixed order. */
+/* Windows of images: gathered for products, summed back, and pooled. A thread writes an element, so
+ * all sums have a fixed order. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/element.cuh"
@@ -21,16 +21,16 @@ struct gather_each {
     }
 };
 
-/* The windows along one side that meet `at`: of `count`, those from *first to before *end. */
+/* Computes the windows [*first, *end) of `count` along one side that contain `at`. */
 __device__ __forceinline__ void windows_at(int at, int kernel, int stride, int pad, int count,
                                            int *first, int *end)
 {
-    const int beyond = at + pad - kernel; /* a window that begins here ends before it */
+    const int beyond = at + pad - kernel; /* a window that begins here ends before `at` */
     *first = beyond < 0 ? 0 : beyond / stride + 1;
     *end = min((at + pad) / stride + 1, count);
 }
 
-/* Pixels and channel of an element of x, and its windows. */
+/* Pixel and channel of an element of x, and the windows that contain the pixel. */
 struct pixel_windows {
     int y, x, c, y0, y1, x0, x1;
     size_t row;

@@ -1,6 +1,6 @@
-/* What the C side asks of the kernels: functions that issue kernels on a stream and return a
- * cudaError_t, 0 when all is well. ops.h does not compile under nvcc, so shapes are spelled here
- * again, where they need to be. An absent view has no data. */
+/* The interface of the kernels for C: functions that issue kernels on a stream and return a
+ * cudaError_t, 0 for success. ops.h does not compile under nvcc, so shapes are declared here again
+ * where needed. An absent view has no data. */
 #ifndef SOTTO_TENSOR_CUDA_KERNELS_LAUNCH_H
 #define SOTTO_TENSOR_CUDA_KERNELS_LAUNCH_H
 
@@ -37,15 +37,16 @@ int launch_finish(stream_t s, struct vec y, const float *product, struct vec bia
 int launch_gelu_forward(stream_t s, int exact, struct vec y, struct vec x, size_t n);
 int launch_gelu_backward(stream_t s, int exact, struct vec dx, struct vec dy, struct vec x,
                          size_t n);
-/* ... of (rows, width), and dbias (width) += the column sums of dx; parts as column_parts says. */
+/* Computes launch_gelu_backward of (rows, width), and adds the column sums of dx to dbias (width);
+ * `parts`: column_parts doubles. */
 int launch_gelu_bias_backward(stream_t s, int exact, int rows, int width, struct vec dx,
                               struct vec dbias, struct vec dy, struct vec x, double *parts);
 int launch_swiglu_forward(stream_t s, struct vec y, struct vec gate, struct vec up, size_t n);
 int launch_swiglu_backward(stream_t s, struct vec dgate, struct vec dup, struct vec dy,
                            struct vec gate, struct vec up, size_t n);
 
-/* ranks.cu: every out = the sum of the x, one of each rank, in the order they are listed: of `each`
- * on a node, and of `nodes`. All begin at the first of `count` elements; an out may be an x. */
+/* ranks.cu: every out = the sum of the x, one x of each rank, in order: of `each` ranks on a node,
+ * then of `nodes` nodes. All begin at the first of `count` elements; an out may be an x. */
 enum { LAUNCH_RANKS = 128 };
 struct ranks {
     int nodes, each, n_out, half;
@@ -54,13 +55,13 @@ struct ranks {
 };
 int launch_sum_ranks(stream_t s, const struct ranks *p, size_t count);
 
-/* sums.cu. Sums are of blocks whose sizes follow from the shape alone, added in their order. */
-enum { SQUARES_BLOCK = 1 << 15 }; /* elements that one partial sum is of */
+/* sums.cu: sums of blocks, whose sizes follow from the shape alone, added in order. */
+enum { SQUARES_BLOCK = 1 << 15 }; /* elements of a partial sum */
 int launch_sum_squares(stream_t s, double *sum, double *parts, struct vec x, struct vec y,
                        size_t n);
-/* Column sums of a (rows, width) matrix go through parts of so many rows each. */
+/* Rows of a part in the column sums of a (rows, width) matrix. */
 enum { COLUMN_ROWS = 128 };
-/* y (width) += column sums of x; parts: doubles, as many as column_parts says. */
+/* y (width) += column sums of x; `parts`: column_parts doubles. */
 size_t column_parts(int rows, int width, int sums);
 int launch_column_sums(stream_t s, struct vec y, struct vec x, int rows, int width, double *parts);
 
@@ -72,8 +73,8 @@ struct norm_shape {
 };
 int launch_norm_forward(stream_t s, struct norm_shape p, struct vec y, struct vec x,
                         struct vec gain, struct vec bias, float *stats);
-/* Sums for dgain and dbias go through parts of so many rows each; parts: doubles, as many as
- * norm_parts says, where there is a dgain or dbias. */
+/* Rows of a part in the sums for dgain and dbias; `parts`: norm_parts doubles, if there is a dgain
+ * or dbias. */
 enum { NORM_ROWS = 64 };
 size_t norm_parts(int rows, int width);
 int launch_norm_backward(stream_t s, struct norm_shape p, struct vec dx, struct vec dgain,
@@ -107,7 +108,7 @@ struct embedding_shape {
 };
 int launch_embedding_forward(stream_t s, struct embedding_shape p, struct vec y,
                              const int32_t *tokens, struct vec table, struct vec positions);
-/* keys: embedding_keys(rows) of them */
+/* `keys`: embedding_keys(rows) elements of scratch */
 size_t embedding_keys(int rows);
 int launch_embedding_backward(stream_t s, struct embedding_shape p, struct vec dtable,
                               struct vec dpositions, const int32_t *tokens, struct vec dy,
@@ -137,7 +138,8 @@ int launch_attention_forward(stream_t s, const struct attention_shape *p,
                              const struct attention_rows *r);
 int launch_attention_backward(stream_t s, const struct attention_shape *p,
                               const struct attention_rows *r, const struct attention_grads *g);
-/* On matrix units; whether they can: bf16, widths up to 128 in eights, rows on 16 bytes. */
+/* Attention on matrix units. flash_can is true for bf16, widths up to 128 that are multiples of 8,
+ * and rows on 16 bytes. */
 int flash_can(const struct attention_shape *p, const struct attention_rows *r,
               const struct attention_grads *g);
 int launch_flash_forward(stream_t s, const struct attention_shape *p,
@@ -147,12 +149,12 @@ int launch_flash_backward(stream_t s, const struct attention_shape *p,
 
 /* images.cu */
 struct window_shape {
-    int rows, h, w, channels; /* of x   */
+    int rows, h, w, channels; /* of x */
     int kernel, stride, pad, out_h, out_w;
 };
 /* y (rows * out_h * out_w, kernel, kernel, channels) = the windows of x, 0 outside. */
 int launch_gather_windows(stream_t s, struct window_shape p, struct vec y, struct vec x);
-/* dx = or += the sums of what windows say about a pixel; dy fp32 as y above. */
+/* dx = or += the sums of the windows' gradients at a pixel; dy fp32, shaped as y above. */
 int launch_scatter_windows(stream_t s, struct window_shape p, struct vec dx, const float *dy,
                            int add);
 int launch_maxpool_forward(stream_t s, struct window_shape p, struct vec y, uint8_t *winner,
@@ -180,7 +182,7 @@ int launch_batchnorm_backward(stream_t s, struct batchnorm_shape p, struct vec d
                               struct vec y, struct vec gain, const float *stats, double *parts);
 
 /* optim.cu */
-struct optim_run { /* a stretch */
+struct optim_run { /* a stretch of elements with the same decay */
     struct vec x, theta, g, m, v;
     size_t count;
     float decay;
@@ -196,7 +198,7 @@ struct sgd_step {
 struct co2_update {
     float mean, tau, alpha, beta, clip, lambda;
 };
-enum { RUNS = 32 }; /* that one launch takes */
+enum { RUNS = 32 }; /* stretches of a launch, at most */
 int launch_adamw(stream_t s, const struct adamw_step *p, const struct optim_run *runs, int n);
 int launch_sgd(stream_t s, const struct sgd_step *p, const struct optim_run *runs, int n);
 int launch_co2(stream_t s, const struct co2_update *p, float *x, float *now, float *m, float *sent,
@@ -204,28 +206,28 @@ int launch_co2(stream_t s, const struct co2_update *p, float *x, float *now, flo
 
 /* codec.cu */
 struct tile_shape {
-    size_t at, stride, kept; /* `at` from the beginning of the vector given */
+    size_t at, stride, kept; /* `at`: offset in the vector */
     int nx, h, w, keep;
     int begin, end; /* tiles */
     const float *basis_h, *basis_w;
 };
-/* Blocks that work at once, each with tile_room(p) floats. */
+/* Returns the number of blocks that run at once, each with tile_room(p) floats of scratch. */
 int tile_blocks(const struct tile_shape *p);
 size_t tile_room(const struct tile_shape *p);
 int launch_tiles_encode(stream_t s, const struct tile_shape *p, float *m, int32_t *index,
                         struct vec value, float *room);
-struct tile_messages { /* of so many senders, each a step behind the one before */
+struct tile_messages { /* coefficients of `senders` senders, a step from one sender to the next */
     const int32_t *index;
     size_t index_step;
     struct vec value;
     size_t value_step;
     int senders;
 };
-/* `damaged` becomes index << 32 | h << 16 | w where a message names a coefficient beyond a tile. */
+/* `damaged` becomes index << 32 | h << 16 | w if a message names a coefficient beyond a tile. */
 int launch_tiles_decode(stream_t s, const struct tile_shape *p, float *y,
                         const struct tile_messages *sent, float *room, uint64_t *damaged);
 
-/* tiles.cu: the same for tiles of at most 64 rows of 64 elements, without a room. */
+/* tiles.cu: as codec.cu, for tiles of at most 64 rows of 64 elements, without scratch. */
 int tiles_by_butterflies(const struct tile_shape *p);
 int launch_butterflies_encode(stream_t s, const struct tile_shape *p, float *m, int32_t *index,
                               struct vec value);

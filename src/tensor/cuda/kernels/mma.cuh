@@ -2,7 +2,7 @@
  *
  * A warp has M strips of 16 rows of a result, in fp32: element (row, 8 t + column) of strip m is in
  * acc[m][t][...], two rows (lane / 4 and 8 more) of two columns (2 (lane % 4) and 1 more) in each
- * lane. Rows of tiles are W + 8 elements apart, so that eight of them begin in different banks. */
+ * lane. Rows of tiles are W + 8 elements apart, so that eight rows begin in different banks. */
 #ifndef SOTTO_TENSOR_CUDA_MMA_CUH
 #define SOTTO_TENSOR_CUDA_MMA_CUH
 
@@ -17,7 +17,8 @@ static __device__ __forceinline__ unsigned shared_address(const void *p)
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-/* Four 8 x 8 matrices, whose rows the lanes point at: 8 lanes a matrix. */
+/* Load four 8 x 8 matrices, as stored or transposed; lanes 8 i to 8 i + 7 pass the rows of matrix
+ * i. */
 static __device__ __forceinline__ void load_matrices(unsigned to[4], const bf16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -41,7 +42,7 @@ static __device__ __forceinline__ void multiply_16x8(float c[4], const unsigned 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* acc (16 M, N) += a (16 M, W) b (N, W)^T, both of rows in shared memory. */
+/* Adds a (16 M, W) b (N, W)^T to acc (16 M, N); a and b are stored by rows in shared memory. */
 template <int W, int M, int N>
 static __device__ __forceinline__ void rows_by_rows(float acc[M][N / 8][4], const bf16 *a,
                                                     const bf16 *b)
@@ -68,7 +69,8 @@ static __device__ __forceinline__ void rows_by_rows(float acc[M][N / 8][4], cons
     }
 }
 
-/* acc (16 M, W) += weights (16 M, N), rounded, times b (N, W), of rows in shared memory. */
+/* Adds rounded weights (16 M, N) times b (N, W) to acc (16 M, W); b is stored by rows in shared
+ * memory. */
 template <int W, int M, int N>
 static __device__ __forceinline__ void weights_by_rows(float acc[M][W / 8][4],
                                                        const float weights[M][N / 8][4],
@@ -111,8 +113,8 @@ template <int M, int N> static __device__ __forceinline__ void clear_results(flo
                 acc[m][n][e] = 0;
 }
 
-/* Starts to copy rows [at, at + ROWS) of `from` into a tile; those beyond `rows`, and columns beyond
- * `width`, become 0. */
+/* Starts to copy rows [at, at + ROWS) of `from` into a tile; rows beyond `rows` and columns beyond
+ * `width` become 0. */
 template <int W, int ROWS>
 static __device__ __forceinline__ void start_tile(bf16 *to, const bf16 *from, size_t stride, int at,
                                                   int rows, int width)
@@ -125,7 +127,7 @@ static __device__ __forceinline__ void start_tile(bf16 *to, const bf16 *from, si
     }
 }
 
-/* Starts to copy one number, or 0. */
+/* Starts to copy a number, or 0 unless `in`. */
 static __device__ __forceinline__ void start_float(float *to, const float *from, bool in)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),

@@ -1,14 +1,14 @@
-/* Layernorm and rmsnorm. Rows that begin on 16 bytes are kept in registers, by one warp or, long
- * ones, by several; others are read again from the cache, a warp a row. */
+/* Layernorm and rmsnorm. Rows on 16 bytes are kept in registers, a row by one warp or, if long, by
+ * several; other rows are read again from the cache, a warp for each row. */
 #include <cuda_pipeline.h>
 
 #include "tensor/cuda/kernels/columns.cuh"
 
 namespace {
 
-enum { ROWS = THREADS / 32 }; /* that a block works on */
+enum { ROWS = THREADS / 32 }; /* rows of a block */
 
-/* Sums of f(element) over a row, in every lane. */
+/* Returns the sum of f(element) over a row, in every lane. */
 template <int V, class F> __device__ __forceinline__ float row_sum(int width, F f)
 {
     float sum = 0;
@@ -87,11 +87,11 @@ __global__ void norm_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec ga
     }
 }
 
-/* A row over `warps` warps, K eights a lane. */
+/* The kernels below share a row between `warps` warps, with K eights a lane. */
 enum { EIGHTS = 32 * 8 };
 
 struct row_span {
-    int warps, row, at; /* of a row; which of the block's; this lane's first element */
+    int warps, row, at; /* warps of a row; row in the block; first element of this lane */
 };
 
 __device__ __forceinline__ row_span span_of(int warps)
@@ -100,7 +100,7 @@ __device__ __forceinline__ row_span span_of(int warps)
     return row_span{warps, warp / warps, (warp % warps * 32 + lane) * 8};
 }
 
-/* Sums over a row, in every thread of its; all threads of the block call it. */
+/* Returns the sum over a row, in every thread of the row; all threads of the block call it. */
 __device__ __forceinline__ float row_total(row_span s, float x, float *room)
 {
     x = warp_sum(x);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ float room[ROWS];
     const row_span s = span_of(warps);
     const int row = blockIdx.x * (ROWS / warps) + s.row, step = warps * EIGHTS;
-    const int width = row < p.rows ? p.width : 0; /* nothing of a row behind the last */
+    const int width = row < p.rows ? p.width : 0; /* 0 for rows after the last */
     const size_t at = (size_t)row * p.width;
     few<8> v[K];
     float sum = 0, square = 0;
@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The sums of a block over its rows, from the threads that have some of a row's columns; `room` is
- * shared, of K eights a thread. */
+/* Writes the sums of a block over its rows to `parts`, from the sums of threads with some of a
+ * row's columns; `room` is shared, K eights a thread. */
 template <int K>
 __device__ void leave_sums(int width, row_span s, const few<8> (&sums)[2][K], float *room,
                            double *parts)
@@ -184,8 +184,8 @@ __device__ void leave_sums(int width, row_span s, const few<8> (&sums)[2][K], fl
     }
 }
 
-/* A block has NORM_ROWS rows, of which it leaves the sums for dgain and dbias in `parts` (optional),
- * (block, sum, column). x is read again from the cache. */
+/* A block has NORM_ROWS rows and writes its sums for dgain and dbias to `parts` (optional), (block,
+ * sum, column). x is read again from the cache. */
 template <int K>
 __global__ void __launch_bounds__(THREADS, 2)
     rows_backward_kernel(norm_shape p, int warps, vec dx, vec dy, vec x, vec gain,
@@ -237,9 +237,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     leave_sums<K>(p.width, s, sums, joined, parts);
 }
 
-/* The same of bf16 alone, a warp a row: while it works on one the next is on its way to shared
- * memory, where each lane finds what it has sent for itself. */
-enum { ASHORE = 3 * 2 }; /* rows of dy, x and dx, this one's and the next's */
+/* The backward pass for bf16 alone, a warp a row: while a row is computed the next row is copied to
+ * shared memory, where each lane reads only data that the lane copied. */
+enum { ASHORE = 3 * 2 }; /* rows of dy, x and dx: of this row and the next */
 
 template <int K>
 __global__ void __launch_bounds__(THREADS, 2)
@@ -351,8 +351,8 @@ struct norm_column {
     }
 };
 
-/* Warps that share a row of the kernels above, so that each lane has at most `most` eights of it;
- * 0: such a row is not for them. */
+/* Returns the number of warps that share a row in the kernels above, so that each lane has at most
+ * `most` eights; 0: the kernels do not support such rows. */
 int warps_of(int width, int lanes, int most)
 {
     int warps = 1;
@@ -361,7 +361,7 @@ int warps_of(int width, int lanes, int most)
     return width % 8 || lanes < 8 || width > warps * EIGHTS * most ? 0 : warps;
 }
 
-/* Eights that a lane has. */
+/* Returns the eights of a row in each lane. */
 int eights_of(int width, int warps)
 {
     return (width + warps * EIGHTS - 1) / (warps * EIGHTS);

@@ -1,9 +1,9 @@
-/* Steps of optimizers: many stretches in one launch, a block inside one of them.
+/* Steps of optimizers: many stretches in one launch, each block inside a single stretch.
  *
- * An element is taken with seven others or alone, by where its stretch begins and ends, and has the
- * same bits either way, so that workers may share a vector in any slices. So what multiplies into a
- * sum is spelled out: of a sum of two products the compiler may fuse either, and not the same in
- * both. The formulas are those of cpu/simd/optim.c. */
+ * An element is computed with seven others or alone, depending on the ends of its stretch, and has
+ * the same bits either way, so workers may share a vector in any slices. Therefore fused
+ * multiply-adds are explicit: in a sum of two products a compiler may fuse either product, and a
+ * different product in each path. The formulas are those of cpu/simd/optim.c. */
 #include "tensor/cuda/kernels/element.cuh"
 
 namespace {
@@ -11,7 +11,8 @@ namespace {
 struct runs {
     optim_run of[RUNS];
     bool eight[RUNS];         /* can be loaded by eight */
-    unsigned first[RUNS + 1]; /* block of each, and one behind the last */
+    unsigned first[RUNS + 1]; /* first block of each stretch; the last entry is the number of
+                                 blocks */
     int n;
 };
 

@@ -1,5 +1,5 @@
-/* Elements that are picked out of vectors and put into them, and packed numbers and signs. No
- * element is picked twice. */
+/* Elements picked from vectors and put into vectors, and packed numbers and signs. No element is
+ * picked twice. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/element.cuh"
@@ -50,7 +50,7 @@ struct put_each {
     }
 };
 
-/* A thread has eight elements, which are as many bytes as an element has bits. */
+/* A thread has eight elements: `bits` bytes when packed. */
 typedef unsigned __int128 eight_packed;
 
 struct bits_pack_each {

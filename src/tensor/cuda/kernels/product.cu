@@ -1,19 +1,20 @@
-/* Matrix products in plain fp32, of factors of any type and layout: the path without cuBLASLt, and
- * for shapes that it has no kernel for. A block makes a tile of the result, a thread 4 x 4 of it. */
+/* Matrix products in plain fp32, of factors of any type and layout: used without cuBLASLt, and for
+ * shapes without a cuBLASLt kernel. A block computes a tile of the result, a thread 4 x 4
+ * elements. */
 #include "tensor/cuda/kernels/element.cuh"
 
 namespace {
 
 enum { TILE = 64, DEPTH = 16, SIDE = 4 };
 
-/* Where element (r, c) of the result lies. */
+/* Returns the offset of element (r, c) of the result. */
 __device__ __forceinline__ size_t result_place(const product &p, int r, int c)
 {
     return r * (p.c_row ? p.c_row : (size_t)p.n) + c;
 }
 
-/* Factor rows [at, at + TILE) x depth [k0, k0 + DEPTH) into shared memory, (DEPTH, TILE); threads
- * that are neighbours read neighbours. `row`, `column`: as of a, for b turned around. */
+/* Loads rows [at, at + TILE) x depth [k0, k0 + DEPTH) of a factor into shared memory, (DEPTH,
+ * TILE); neighbouring threads read neighbours. `row`, `column`: strides as for a; swapped for b. */
 __device__ void load_tile(float to[DEPTH][TILE + 1], vec v, size_t row, size_t column, int at,
                           int rows, int k0, int depth)
 {
@@ -52,7 +53,8 @@ __global__ void __launch_bounds__(THREADS) product_kernel(product p)
         }
 }
 
-/* A few rows: a warp an element of the result, so that decoding reads weights once, at speed. */
+/* Multiplies a few rows: a warp for each element of the result, so decoding reads weights once, at
+ * full speed. */
 __global__ void row_product_kernel(product p)
 {
     const int c = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;

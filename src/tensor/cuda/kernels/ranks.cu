@@ -1,5 +1,5 @@
-/* Sums over ranks that share the GPU: an element is added up by one thread in the order of all sums
- * (comm/comm.h), so its bits are those of the host's. */
+/* Sums over ranks that share the GPU: a single thread adds an element in the order of all sums
+ * (comm/comm.h), so results have the same bits as on the host. */
 #include "tensor/cuda/kernels/element.cuh"
 
 namespace {
@@ -7,7 +7,7 @@ namespace {
 struct ranks_each {
     ranks p;
 
-    /* As the host rounds; a NaN stays one. */
+    /* Rounds as the host does; a NaN stays NaN. */
     static __device__ float round_as_host(float x)
     {
         return __bfloat162float(__float2bfloat16_rn(x));

@@ -1,8 +1,8 @@
-/* Tiles of the cosine transform whose rows are 64 elements, the largest and most frequent ones: by
- * butterflies in registers. A block of 64 threads has a tile, a thread a row of it and a column in
- * turn, or a chunk (a tile of one row). In between they lie in shared memory, rows LINE floats
- * apart so that rows and columns are free of conflicts. codec.cu has the other tiles, and says what
- * is done. */
+/* Tiles of the cosine transform with rows of 64 elements, the largest and most frequent tiles: by
+ * butterflies in registers. A block of 64 threads has a tile, a thread a row and then a column, or
+ * a thread has a chunk (a tile of one row). Between the steps tiles are in shared memory, rows LINE
+ * floats apart so that rows and columns cause no bank conflicts. codec.cu has the other tiles and
+ * explains the steps. */
 #include "tensor/cuda/kernels/dct.cuh"
 #include "tensor/cuda/kernels/element.cuh"
 
@@ -12,7 +12,7 @@ enum { SIDE = DCT_SIDE, LINE = SIDE + 1, WARPS = SIDE / 32 };
 typedef float numbers[SIDE];
 
 struct butterfly_tile {
-    size_t begin, kept; /* in the vector, among what is kept */
+    size_t begin, kept; /* offset in the vector; offset in index and value */
 };
 
 __device__ __forceinline__ butterfly_tile butterfly_tile_of(const tile_shape &p, int i)
@@ -42,7 +42,8 @@ __device__ __forceinline__ void store_line(float *to, const numbers &x, int step
         to[i * step] = x[i];
 }
 
-/* How many of a group of threads, 1 or all of the block, count. `turn` is 0, 1, 0, ... of calls. */
+/* Returns the sum of x over a group of threads, 1 or all of the block. `turn` alternates 0, 1, 0,
+ * ... between calls. */
 template <int GROUP> __device__ __forceinline__ int group_total(int x, int *room, int turn)
 {
     if (GROUP == 1)
@@ -70,7 +71,7 @@ template <int GROUP> __device__ __forceinline__ unsigned group_largest(unsigned 
     return x;
 }
 
-/* Sum of x over the threads of the group before this one. */
+/* Returns the sum of x over the threads of the group before this thread. */
 template <int GROUP> __device__ __forceinline__ int group_before(int x, int *room, int turn)
 {
     if (GROUP == 1)
@@ -88,7 +89,8 @@ template <int GROUP> __device__ __forceinline__ int group_before(int x, int *roo
     return x - own;
 }
 
-/* How many of the group's coefficients reach a magnitude; what is no number is infinite. */
+/* Returns the number of the group's coefficients that reach a magnitude; a NaN counts as
+ * infinite. */
 template <int GROUP>
 __device__ __forceinline__ int group_reach(const numbers &c, unsigned magnitude, int *room,
                                            int turn)
@@ -101,12 +103,12 @@ __device__ __forceinline__ int group_reach(const numbers &c, unsigned magnitude,
     return group_total<GROUP>(n, room, turn);
 }
 
-/* A magnitude that exactly `keep` of the group's coefficients reach or, where equal ones do not let
- * it be, the largest that as many do: found bit by bit, from an eighth of the largest on if it can
- * be. */
+/* Returns a magnitude that exactly `keep` of the group's coefficients reach or, with equal
+ * coefficients at the border, the largest magnitude that at least `keep` reach. Found bit by bit,
+ * starting from an eighth of the largest if possible. */
 template <int GROUP> __device__ float group_threshold(const numbers &c, int keep, int *room)
 {
-    const unsigned infinite = 0x7f800000u, power = 1u << 23; /* a power of two more */
+    const unsigned infinite = 0x7f800000u, power = 1u << 23; /* doubles a magnitude */
     float peak = 0;
 #pragma unroll
     for (int j = 0; j < SIDE; j++)
@@ -131,7 +133,7 @@ template <int GROUP> __device__ float group_threshold(const numbers &c, int keep
     return __uint_as_float(found);
 }
 
-/* Of the set bits of x only the first n. */
+/* Returns x with only its first n set bits. */
 __device__ __forceinline__ uint64_t first_bits(uint64_t x, int n)
 {
     for (int k = __popcll(x); k > n; k--)
@@ -139,9 +141,9 @@ __device__ __forceinline__ uint64_t first_bits(uint64_t x, int n)
     return x;
 }
 
-/* Writes the `keep` largest of the group's coefficients in the order of their places, of which this
- * thread has those from `first` on, and leaves of c these, as rounded, and zeros. Spoils `row`, of
- * 64 floats. */
+/* Writes the `keep` largest of the group's coefficients in the order of their places; this thread
+ * has the coefficients from `first` on. c keeps only these, as rounded, and zeros. Overwrites
+ * `row`, 64 floats. */
 template <int GROUP>
 __device__ __forceinline__ void keep_group_largest(numbers &c, float *row, int keep, int first,
                                                    int32_t *index, vec value, size_t kept,
@@ -156,11 +158,12 @@ __device__ __forceinline__ void keep_group_largest(numbers &c, float *row, int k
     }
     uint64_t larger = (uint64_t)above[1] << 32 | above[0],
              equal = (uint64_t)same[1] << 32 | same[0];
-    store_line(row, c, 1); /* from where any of them can be had */
-    if (GROUP > 1)         /* the room is read no more */
+    store_line(row, c, 1); /* indexable, unlike registers */
+    if (GROUP > 1)         /* room is not read any more */
         __syncthreads();
     const int n = __popcll(larger);
-    const int spare = max(keep - group_total<GROUP>(n, room, 0), 0); /* for equal ones */
+    const int spare = max(keep - group_total<GROUP>(n, room, 0), 0); /* for coefficients equal to
+                                                                        the border */
     const int equal_before = group_before<GROUP>(__popcll(equal), room, 1);
     int at = group_before<GROUP>(n, room, 0) + min(equal_before, spare);
     const uint64_t take =
@@ -180,8 +183,8 @@ __device__ __forceinline__ void keep_group_largest(numbers &c, float *row, int k
         c[j] = __bfloat162float(__float2bfloat16_rn(c[j]));
 }
 
-/* Along h by the matrix, where h is not 64: f(i, sum over y of b[i, y] or b[y, i] times element y
- * of the column). */
+/* Transforms along h by the matrix if h is not 64: calls f(i, sum over y of b[i, y] or b[y, i]
+ * times element y of the column). */
 template <class F>
 __device__ __forceinline__ void each_along_h(const float *column, const tile_shape &p, bool back,
                                              F f)
@@ -194,7 +197,8 @@ __device__ __forceinline__ void each_along_h(const float *column, const tile_sha
     }
 }
 
-/* Tiles of 64 rows, WHOLE, or fewer. Columns and rows pass the same code, which is long. */
+/* Encodes tiles of 64 rows, WHOLE, or fewer. Columns and rows share the loop body, since its code
+ * is long. */
 template <bool WHOLE>
 __global__ void __launch_bounds__(SIDE, 8)
     encode_tiles(tile_shape p, float *m, int32_t *index, vec value)
@@ -243,10 +247,11 @@ __global__ void __launch_bounds__(SIDE, 8)
     }
 }
 
-/* Rows of shared memory and of the vector, of the 64 chunks from `first` on, by all threads. */
+/* Calls f(place in shared memory, place in the vector) for the rows of 64 chunks from `first` on,
+ * by all threads. */
 template <class F> __device__ __forceinline__ void each_row(const tile_shape &p, int first, F f)
 {
-    const bool dense = p.stride == (size_t)p.nx * SIDE; /* one behind the other */
+    const bool dense = p.stride == (size_t)p.nx * SIDE; /* rows are contiguous */
     const size_t begin = p.at + (size_t)first * SIDE + threadIdx.x;
     if (dense && first + SIDE <= p.end) {
 #pragma unroll 16
@@ -296,7 +301,7 @@ __device__ __forceinline__ void add_one(const tile_shape &p, const tile_messages
     count[place]++;
 }
 
-/* Means of a row, of sums and how many they are of. */
+/* Turns a row of sums into means, given the number of summands. */
 __device__ __forceinline__ void make_means(float *row, const uint16_t *count)
 {
 #pragma unroll 4
@@ -320,7 +325,7 @@ __global__ void __launch_bounds__(SIDE, 8)
             count[e] = 0;
         }
         for (int r = 0; r < sent.senders; r++) {
-            __syncthreads(); /* one sender behind the other */
+            __syncthreads(); /* one sender after the other */
             for (int k = t; k < p.keep; k += SIDE)
                 add_one(p, sent, r, own.kept + k, a, count, p.h * SIDE, damaged);
         }

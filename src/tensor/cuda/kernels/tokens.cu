@@ -1,12 +1,12 @@
-/* What knows positions or tokens: rotations, embeddings, and the loss. */
+/* Ops that depend on positions or tokens: rotations, embeddings, and the loss. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/element.cuh"
 
 namespace {
 
-/* A thread a position and pair, which turns it in all heads of a sequence: sines are in double, as
- * angles of far positions have no digits left in float. */
+/* Rotates pairs: a thread has a position and a pair, in all heads of a sequence. Sines are in
+ * double, since angles of far positions have no digits left in float. */
 __global__ void rope_kernel(rope_shape p, vec x)
 {
     const int half = p.width / 2, e = blockIdx.x * THREADS + threadIdx.x;
@@ -36,7 +36,7 @@ __global__ void embedding_forward_kernel(embedding_shape p, vec y, const int32_t
 }
 
 /* Rows are sorted by token in groups of GROUP, so that the block that adds up a token's rows finds
- * those of each group by bisection. A key is token << 32 | row. */
+ * the rows of each group by bisection. A key is token << 32 | row. */
 enum { GROUP = 2048, SORTERS = 1024 };
 
 __global__ void sort_group_kernel(uint64_t *keys, const int32_t *tokens, int rows)
@@ -64,7 +64,7 @@ __global__ void sort_group_kernel(uint64_t *keys, const int32_t *tokens, int row
         keys[begin + i] = key[i];
 }
 
-/* The first key of a group that is not below `key`. */
+/* Returns the place of the first key of a group that is not below `key`. */
 __device__ int find_key(const uint64_t *group, uint64_t key)
 {
     int low = 0, high = GROUP;
@@ -78,16 +78,16 @@ __device__ int find_key(const uint64_t *group, uint64_t key)
     return low;
 }
 
-enum { LISTED = 256, ADDERS = 512 }; /* rows that are listed at once; threads of a block, at most */
+enum { LISTED = 256, ADDERS = 512 }; /* rows listed at once; threads of a block, at most */
 
-/* The rows of one token in all groups: first[g] is the place of the first in group g, and before[g]
- * counts the rows in the groups before g. */
+/* The rows of a token in all groups: first[g] is the place of the first row in group g, before[g]
+ * the number of rows in the groups before g. */
 struct token_rows {
     const uint64_t *keys;
     int *first, *before; /* shared, (groups) and (groups + 1) */
     int groups;
 
-    /* The k-th row, k < before[groups]. */
+    /* Returns the k-th row, k < before[groups]. */
     __device__ int at(int k) const
     {
         int low = 0, high = groups;
@@ -102,10 +102,11 @@ struct token_rows {
     }
 };
 
-/* A block for each sorted key; the one with the first row of a token adds up all of them, the other
- * ones leave. A block has blockDim.y lanes of blockDim.x threads, a thread for V columns: lane j
- * adds rows j, j + blockDim.y, ... of the token, and lane 0 the lanes' sums in their order. In text
- * a token in twenty is the same one, so its rows are many, and are loaded several at a time. */
+/* A block for each sorted key; the block with the first row of a token adds up all rows of the
+ * token, the other blocks return. A block has blockDim.y lanes of blockDim.x threads, a thread for
+ * V columns: lane j adds rows j, j + blockDim.y, ... of the token, and lane 0 adds the lanes' sums
+ * in order. In text a token in twenty is the same token, so its rows are many, and several rows are
+ * loaded at a time. */
 template <int V>
 __global__ void __launch_bounds__(ADDERS)
     embedding_backward_kernel(embedding_shape p, int groups, vec dtable, vec dy,
@@ -193,7 +194,7 @@ __global__ void positions_backward_kernel(embedding_shape p, vec dpositions, vec
     put_element(dpositions, e, get_element(dpositions, e) + sum);
 }
 
-/* The largest of some logits and the sum of exponentials beside it. */
+/* The largest of some logits, and the sum of exponentials relative to that logit. */
 struct softmax_tail {
     float max, sum;
 };
@@ -225,11 +226,11 @@ __device__ softmax_tail join_block(softmax_tail t, softmax_tail *room)
 enum { LOSS_THREADS = 512 };
 
 struct loss_row {
-    vec logits; /* from the row's beginning */
+    vec logits; /* the row's first logit */
     int target;
-    float own;    /* the target's logit */
-    softmax_tail t;       /* in the end of the whole row */
-    int before;   /* logits that stand before the target's */
+    float own;      /* the target's logit */
+    softmax_tail t; /* in the end: of the whole row */
+    int before;     /* logits that rank before the target's */
     float scale, part;
 
     template <int V> __device__ void add(int i)
@@ -255,15 +256,15 @@ struct loss_row {
     }
 };
 
-/* Where a target stands, with so many logits before its own. */
+/* Returns a target's place, with `before` logits before its own. */
 __device__ __forceinline__ uint8_t place_of_target(int target, float own, int before)
 {
     return (uint8_t)(target < 0 ? 0 : isnan(own) || before > 254 ? 255 : before + 1);
 }
 
-/* A block a row: what it reads first it finds in the cache when it writes. It takes V elements at a
- * time; rows begin on 16 bytes for 8 of them, anywhere for 4, and the first and last few are taken
- * one by one. */
+/* A block for each row: the row is read from memory, and from the cache when it is written.
+ * Elements are taken V at a time: rows begin on 16 bytes for V = 8, anywhere for 4; the first and
+ * last few elements are taken one by one. */
 template <int V>
 __global__ void __launch_bounds__(LOSS_THREADS)
     cross_entropy_kernel(int vocab, size_t stride, vec logits, const int32_t *targets, float scale,
@@ -300,9 +301,9 @@ __global__ void __launch_bounds__(LOSS_THREADS)
         row.turn<V>(head + i);
 }
 
-/* Rows of bf16 on 16 bytes that fit into shared memory, two in a multiprocessor: read once, written
- * once. A thread finds there what it has put there itself, so nobody waits. What is written is of
- * whole eights: up to 7 behind a row, too. */
+/* Rows of bf16 on 16 bytes that fit into shared memory, two rows in a multiprocessor, are read once
+ * and written once. A thread reads only data that the thread stored, so threads need no barrier.
+ * Whole eights are written: up to 7 elements after a row, too. */
 enum { HELD_BYTES = 112 << 10 };
 
 __device__ __forceinline__ few<8> held_eight(const uint4 *held, int i)
@@ -310,7 +311,7 @@ __device__ __forceinline__ few<8> held_eight(const uint4 *held, int i)
     return load_few<8>(vec{(void *)(held + i), 1}, 0);
 }
 
-/* The last eight of a row, -inf behind it. */
+/* Returns the last eight of a row, with -inf after the row's end. */
 __device__ __forceinline__ uint4 close_row(uint4 x, int columns)
 {
     unsigned pairs[4] = {x.x, x.y, x.z, x.w};
@@ -358,7 +359,7 @@ __global__ void __launch_bounds__(LOSS_THREADS, 2)
         held[i] = row[i];
     if (vocab % 8 && threadIdx.x == (eights - 1) % LOSS_THREADS)
         held[eights - 1] = close_row(held[eights - 1], vocab % 8);
-    unsigned top = 0xff80ff80u; /* two of the least */
+    unsigned top = 0xff80ff80u; /* -inf twice */
 #pragma unroll 4
     for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
         const uint4 x = held[i];

@@ -1,4 +1,4 @@
-/* Flat vectors: what each element is computed from lies at the same place. */
+/* Flat vectors: each element is computed from elements at the same place. */
 #include "tensor/cuda/kernels/element.cuh"
 
 namespace {
@@ -44,7 +44,7 @@ struct scale_each {
     }
 };
 
-struct relu_forward_each { /* no number stays none */
+struct relu_forward_each { /* a NaN stays NaN */
     vec y, x;
     template <int V> __device__ void run(size_t i) const
     {
@@ -96,7 +96,7 @@ struct rows_shape {
     size_t y_stride, x_stride, y_batch, x_batch;
 };
 
-/* A block a row, sequence by sequence. */
+/* A block for each row, sequence by sequence. */
 __global__ void copy_rows_kernel(vec y, vec x, rows_shape p)
 {
     const size_t b = blockIdx.x / p.rows, r = blockIdx.x % p.rows;

@@ -1,4 +1,4 @@
-/* Who sees whom in attention, and where the rows of a head lie. */
+/* Pairs of queries and keys in attention, and the offsets of a head's rows. */
 #ifndef SOTTO_TENSOR_CUDA_ATTEND_CUH
 #define SOTTO_TENSOR_CUDA_ATTEND_CUH
 
@@ -15,7 +15,7 @@ struct index_range {
     int begin, end;
 };
 
-/* Keys that queries [i, i + n) may see, and queries that may see keys [j, j + n). */
+/* Return the keys that queries [i, i + n) may see, and the queries that may see keys [j, j + n). */
 static __device__ __forceinline__ index_range keys_of(const attention_shape &p, int i, int n)
 {
     if (p.whole)
@@ -33,7 +33,7 @@ static __device__ __forceinline__ index_range queries_of(const attention_shape &
     return index_range{max(j - before, 0), end};
 }
 
-/* The first row of a query head in q, o and lse, and of the key head that it reads in k and v. */
+/* Offsets of the first row of a query head in q, o and lse, and of its key head in k and v. */
 struct heads_at {
     size_t q, k, v, o, lse;
 };

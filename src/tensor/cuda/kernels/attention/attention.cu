@@ -1,6 +1,7 @@
-/* Attention in fp32, of rows of any type and width: for what flash.cu does not take. A block works
- * on SIDE queries (or keys) and goes through keys (or queries) SIDE at a time, in shared memory; a
- * thread has one pair of them, and every SIDE-th element of a row of the result. */
+/* Attention in fp32, of rows of any type and width: for shapes that flash.cu does not support. A
+ * block has SIDE queries (or keys) and goes through keys (or queries) SIDE at a time, in shared
+ * memory; a thread has a pair of a query and a key, and every SIDE-th element of a row of the
+ * result. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/attention/attend.cuh"
@@ -10,7 +11,7 @@ namespace {
 
 enum { SIDE = 16, PIECES = ATTENTION_WIDTH / SIDE };
 
-/* Rows [at, at + SIDE) of `v`, whose first is at `base`, as fp32; 0 beyond `rows`. */
+/* Loads rows [at, at + SIDE) of `v` as fp32; the first row of `v` is at `base`; 0 beyond `rows`. */
 __device__ void load_side_rows(float *to, vec v, size_t base, int stride, int at, int rows,
                                int width)
 {
@@ -29,7 +30,7 @@ __device__ float dot_rows(const float *a, const float *b, int width)
     return sum;
 }
 
-/* Over the SIDE threads of one row. */
+/* Sum over the SIDE threads of a row. */
 __device__ float side_sum(float x)
 {
     for (int far = SIDE / 2; far > 0; far /= 2)
@@ -44,15 +45,15 @@ __device__ float side_max(float x)
     return x;
 }
 
-/* sum[u] += sum over j of weight[j] row_j[own + SIDE u]; a row of weights is what SIDE threads have
- * one of each. */
+/* sum[u] += sum over j of weight[j] row_j[own + SIDE u]; the SIDE threads of a row have a weight
+ * each. */
 __device__ void add_weighted_rows(float *sum, float weight, const float *rows, int width)
 {
     const int lane = threadIdx.x % 32, own = threadIdx.x % SIDE;
     for (int j = 0; j < SIDE; j++) {
         const float w = __shfl_sync(0xffffffffu, weight, lane / SIDE * SIDE + j);
         if (w == 0)
-            continue; /* also keys that are not there, whatever lies in their place */
+            continue; /* also skips absent keys, whose memory may hold anything */
         for (int u = 0; u < PIECES; u++)
             if (own + u * SIDE < width)
                 sum[u] = fmaf(w, rows[j * (width + 1) + own + u * SIDE], sum[u]);
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(THREADS)
         r.lse[at.lse + i] = max + logf(sum);
 }
 
-/* A warp a row. */
+/* Computes delta, a warp a row. */
 __global__ void attention_delta_kernel(attention_shape p, float *delta, vec dy, vec o)
 {
     const size_t e = blockIdx.x * (size_t)(THREADS / 32) + threadIdx.x / 32;

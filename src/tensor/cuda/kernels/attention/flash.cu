@@ -8,7 +8,7 @@ namespace {
 
 enum { KEYS = 64 };
 
-/* M strips of 16 queries a warp; heavy blocks, of late queries, come first. */
+/* M strips of 16 queries a warp; heavy blocks, of late queries, start first. */
 template <int W, int M>
 __global__ void __launch_bounds__(WARPS * 32)
     flash_forward_kernel(attention_shape p, attention_rows r)

@@ -1,4 +1,4 @@
-/* What both passes of attention on the matrix units share. */
+/* Shared code of both passes of attention on the matrix units. */
 #ifndef SOTTO_TENSOR_CUDA_FLASH_CUH
 #define SOTTO_TENSOR_CUDA_FLASH_CUH
 
@@ -18,7 +18,7 @@ __device__ __forceinline__ const bf16 *rows_at(vec v, size_t at)
     return (const bf16 *)v.data + at;
 }
 
-/* Whether queries [i, i + n) all see keys [j, j + m): no need to look at each. */
+/* True if queries [i, i + n) all see keys [j, j + m), so pairs need no check. */
 __device__ __forceinline__ bool all_see(const attention_shape &p, int i, int n, int j, int m)
 {
     if (i + n > p.t_q || j + m > p.t_k)
@@ -26,7 +26,8 @@ __device__ __forceinline__ bool all_see(const attention_shape &p, int i, int n, 
     return p.whole || (query_sees(p, i, j + m - 1) && query_sees(p, i + n - 1, j));
 }
 
-/* Rows of a strip of 16 that a lane has: this and 8 more; and its first column of 8. */
+/* Return a lane's row in a strip of 16 (the lane also has row + 8), and its first of two columns of
+ * 8. */
 __device__ __forceinline__ int lane_row()
 {
     return threadIdx.x % 32 / 4;
@@ -37,13 +38,13 @@ __device__ __forceinline__ int lane_column()
     return threadIdx.x % 4 * 2;
 }
 
-/* The running softmax of a strip's two rows of each lane. */
+/* The running softmax of the two rows of a strip that a lane has. */
 struct running_softmax {
     float max[2], sum[2];
 };
 
-/* Scores become weights, and what there was of sums shrinks by shrink[]. The largest score that
- * weights are relative to may be a smaller one, by up to STEP powers of two, so that it rarely
+/* Turns scores into weights; earlier sums shrink by shrink[]. Weights are relative to the largest
+ * score so far, or to a score smaller by up to STEP powers of two, so that the reference rarely
  * changes. */
 template <int N, int STEP>
 __device__ __forceinline__ void soften_scores(running_softmax &s, float scores[N][4], float scale,
@@ -59,7 +60,7 @@ __device__ __forceinline__ void soften_scores(running_softmax &s, float scores[N
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
         if (STEP && !((top - s.max[half]) * scale > STEP))
             top = s.max[half];
-        const float base = top == -CUDART_INF_F ? 0 : top * scale; /* nobody seen yet */
+        const float base = top == -CUDART_INF_F ? 0 : top * scale; /* no key seen yet */
         shrink[half] = STEP && top == s.max[half] ? 1 : power_of_two(s.max[half] * scale - base);
         float sum = 0;
 #pragma unroll
@@ -74,8 +75,8 @@ __device__ __forceinline__ void soften_scores(running_softmax &s, float scores[N
     }
 }
 
-/* Rows of results of a strip, of `width` columns, times `scale`, from the first of a warp's, `row`,
- * on. */
+/* Stores a strip of results, `width` columns times `scale`, from row `row` on, which is the warp's
+ * first. */
 template <int W>
 __device__ void put_strip(vec to, size_t at, size_t stride, int row, int rows, int width,
                           const float acc[W / 8][4], float scale_low, float scale_high)
@@ -94,7 +95,7 @@ __device__ void put_strip(vec to, size_t at, size_t stride, int row, int rows, i
     }
 }
 
-/* f of the width of tiles that heads of `width` take; tiles that are wider end in columns of 0. */
+/* Calls f with the width of tiles for heads of `width`; wider tiles end in columns of 0. */
 template <class F> int by_width(int width, F f)
 {
     return width <= 32   ? f(std::integral_constant<int, 32>())
@@ -105,13 +106,13 @@ template <class F> int by_width(int width, F f)
                          : f(std::integral_constant<int, 128>());
 }
 
-/* Queries of a head, with those that fill its last tile on Hopper. */
+/* Returns the queries of a head, rounded up to whole tiles of Hopper. */
 __host__ __device__ __forceinline__ int padded_queries(int t)
 {
     return (t + 63) / 64 * 64;
 }
 
-/* Bytes of shared memory that rows of tiles take. */
+/* Returns the bytes of shared memory of `rows` rows of tiles. */
 template <int W> size_t flash_room(int rows)
 {
     return (size_t)rows * tile_of<W>::stride * sizeof(bf16);
@@ -119,8 +120,8 @@ template <int W> size_t flash_room(int rows)
 
 } // namespace
 
-/* flash_hopper.cu and flash_hopper_backward.cu: the same on Hopper. cudaErrorNotSupported: on this
- * GPU or of these rows they are not possible. */
+/* flash_hopper.cu and flash_hopper_backward.cu: attention on Hopper. Return cudaErrorNotSupported
+ * if the GPU or the rows do not allow it. */
 #ifdef SOTTO_CUDA_HOPPER
 int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r);
 int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *r,

@@ -1,13 +1,13 @@
-/* The backward pass of flash.cu: two kernels, for dk and dv and for dq, so that every sum has one
- * order. */
+/* The backward pass of flash.cu: two kernels, for dk and dv and for dq, so that every sum has a
+ * fixed order. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/attention/flash.cuh"
 
 namespace {
 
-/* Scores of pairs that do not see each other become -inf, and their dp 0: out of the way of those
- * that do, as most tiles have none. Rows of the tile are queries (`turned`: keys). */
+/* Sets the scores of unseen pairs to -inf and their dp to 0. A separate loop, since most tiles have
+ * no unseen pairs. Rows of the tile are queries (`TURNED`: keys). */
 template <bool TURNED, int N>
 __device__ __forceinline__ void blind_pairs(const attention_shape &p, float s[N][4], float dp[N][4],
                                             int i0, int j0)
@@ -24,12 +24,12 @@ __device__ __forceinline__ void blind_pairs(const attention_shape &p, float s[N]
         }
 }
 
-/* What the backward pass needs of each query of a tile. */
+/* Statistics of each query of a tile for the backward pass. */
 template <int N> struct tile_stats {
     float lse[N], delta[N];
 };
 
-/* Starts to copy those of queries [at, at + N); beyond `rows` they are 0. */
+/* Starts to copy the statistics of queries [at, at + N); 0 beyond `rows`. */
 template <int N>
 __device__ __forceinline__ void start_stats(tile_stats<N> &to, const attention_rows &r,
                                             const attention_grads &g, size_t base, int at, int rows)
@@ -42,8 +42,8 @@ __device__ __forceinline__ void start_stats(tile_stats<N> &to, const attention_r
     }
 }
 
-/* Weights from scores, and ds = weight (dp - delta) in place of dp; lse and delta are of the tile's
- * queries, from its first on. */
+/* Turns scores into weights, and dp into ds = weight (dp - delta); lse and delta begin at the
+ * tile's first query. */
 template <bool TURNED, int N>
 __device__ __forceinline__ void flash_pair_grads(float s[N][4], float dp[N][4], float scale,
                                                  const float *lse, const float *delta)
@@ -70,7 +70,7 @@ __device__ __forceinline__ void flash_pair_grads(float s[N][4], float dp[N][4], 
     }
 }
 
-/* M strips of 16 keys a warp, which goes through queries QUERIES at a time. */
+/* M strips of 16 keys a warp; the block goes through queries QUERIES at a time. */
 template <int W, int M, int QUERIES, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     flash_dkv_kernel(attention_shape p, attention_rows r, attention_grads g)
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     }
 }
 
-/* M strips of 16 queries a warp, which goes through keys KEYS at a time. */
+/* M strips of 16 queries a warp; the block goes through keys KEYS at a time. */
 template <int W, int M, int KEYS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     flash_dq_kernel(attention_shape p, attention_rows r, attention_grads g)
@@ -183,8 +183,8 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
                      p.scale);
 }
 
-/* delta (batch, heads, t_q) = the products of rows of dy and o, LANES lanes each, in the order in
- * which the rows lie in memory. */
+/* Computes delta (batch, heads, t_q), the products of rows of dy and o, LANES lanes each, in the
+ * rows' order in memory. */
 template <int LANES>
 __global__ void flash_delta_kernel(attention_shape p, float *delta, vec dy, vec o)
 {
@@ -215,7 +215,7 @@ int delta_of(stream_t s, const attention_shape *p, const attention_rows *r,
     return cudaGetLastError();
 }
 
-/* As of the kernels; BLOCKS of them fit on a multiprocessor. */
+/* Launch the kernels of the same parameters; BLOCKS blocks fit on a multiprocessor. */
 template <int W, int M, int QUERIES, int BLOCKS>
 int flash_backward_dkv(stream_t s, const attention_shape *p, const attention_rows *r,
                        const attention_grads *g)

@@ -1,7 +1,7 @@
-/* Attention of flash.cu on Hopper: the products are wgmma's, the tiles come by TMA. A block is WGS
+/* Attention of flash.cu on Hopper: products by wgmma, copies of tiles by TMA. A block is WGS
  * warpgroups, each with 64 queries of a head; all read the same tiles of keys and values, of which
- * STAGES are there or on their way. The product of scores of the next tile and that of weights and
- * values of the last run while a tile's weights are computed. */
+ * STAGES are in shared memory or in flight. While a tile's weights are computed, two products run:
+ * the scores of the next tile, and the weights of the last tile times its values. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/attention/flash.cuh"
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
                            blockIdx.z);
     };
     auto await_tile = [&](int t) { await_barrier(&room.full[t % STAGES], t / STAGES & 1); };
-    auto leave_tile = [&](int t) { /* to be followed by another in its place */
+    auto leave_tile = [&](int t) { /* its place then receives another tile */
         if (t + STAGES >= tiles)
             return;
         if (threadIdx.x % 32 == 0)
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
             r.lse[at.lse + i] = soft.max[half] * p.scale + logf(sum);
         inverse[half] = 1 / sum;
     }
-    __syncthreads(); /* nobody reads q any more */
+    __syncthreads(); /* no thread reads q any more */
     round_strip<W>(room.q[group], o, inverse[0], inverse[1]);
     publish_stores();
     __syncthreads();

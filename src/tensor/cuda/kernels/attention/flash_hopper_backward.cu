@@ -1,7 +1,7 @@
-/* The backward pass of flash_hopper.cu: as in flash_backward.cu two kernels, for dq and for dk and
- * dv, so that every sum has one order. A block is one warpgroup, which has 64 queries (or keys) of a
- * head and goes through its keys (or queries) 64 at a time; of those, STAGES tiles are there or on
- * their way. */
+/* The backward pass of flash_hopper.cu: two kernels, for dq and for dk and dv, as in
+ * flash_backward.cu, so that every sum has a fixed order. A block is a warpgroup, which has 64
+ * queries (or keys) of a head and goes through its keys (or queries) 64 at a time; STAGES tiles are
+ * in shared memory or in flight. */
 #include <math_constants.h>
 
 #include "tensor/cuda/kernels/attention/flash.cuh"
@@ -13,13 +13,13 @@ namespace {
 
 enum { SIDE = 64 };
 
-/* Of queries, (batch, heads, padded(t_q)), from the first kernel for the second: lse in powers of
- * two, and the product of rows of dy and o. Those beyond t_q see nobody. */
+/* Statistics of queries, (batch, heads, padded_queries(t_q)), from the first kernel for the second:
+ * lse in powers of two, and the product of rows of dy and o. Queries beyond t_q see no keys. */
 struct query_stats {
     float *lse, *delta;
 };
 
-/* Two tiles of rows that belong together: k and v, or q and dy. */
+/* A pair of tiles: k and v, or q and dy. */
 template <int W> struct tile_pair {
     bf16 a[SIDE * W], b[SIDE * W];
 };
@@ -41,7 +41,7 @@ __device__ __forceinline__ void init_room(hopper_backward_room<W, STAGES> &room)
     publish_barriers();
 }
 
-/* Of two bf16 numbers each. */
+/* Returns the dot product of two pairs of bf16. */
 __device__ __forceinline__ float dot_pairs(unsigned a, unsigned b)
 {
     return fmaf(__uint_as_float(a << 16), __uint_as_float(b << 16),
@@ -58,7 +58,7 @@ __device__ __forceinline__ void start_pair(tile_pair<W> &to, const CUtensorMap *
 
 #endif
 
-/* dq, and what the other kernel needs to know of the queries. */
+/* Computes dq, and the statistics of queries for the other kernel. */
 template <int W, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
     hopper_dq_kernel(attention_shape p, attention_rows r, attention_grads g, query_stats stats,
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
         arrive_for(full, sizeof room.tile[0]);
         start_pair(room.tile[t % STAGES], &k_map, &v_map, full, kv, (first + t) * SIDE);
     };
-    auto follow = [&](int t) { /* another tile in the place of this */
+    auto follow = [&](int t) { /* starts to copy the tile that replaces tile t */
         if (t + STAGES >= tiles)
             return;
         __syncthreads();
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
         end_products();
         rows_product<W, SIDE>(dp, room.own.b, tile.b);
         end_products();
-        wait_products<1>(); /* also for the last product of the tile before */
+        wait_products<1>(); /* also waits for the last product of the tile before */
         settle_results(s);
         if (t > 0)
             follow(t - 1);
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
     }
     wait_products<0>();
     settle_results(dq);
-    __syncthreads(); /* nobody reads q any more */
+    __syncthreads(); /* no thread reads q any more */
     round_strip<W>(room.own.a, dq, p.scale, p.scale);
     publish_stores();
     __syncthreads();
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
                 start(t + STAGES);
         }
     }
-    __syncthreads(); /* nobody reads k and v any more */
+    __syncthreads(); /* no thread reads k and v any more */
     round_strip<W>(room.own.a, dk, p.scale, p.scale);
     round_strip<W>(room.own.b, dv, 1, 1);
     publish_stores();
