@@ -1,4 +1,4 @@
-/* Whether all elements of a tensor are numbers, by their exponents, at the speed of memory. */
+/* Checks that all elements of a tensor are finite, by their exponents, at the speed of memory. */
 #include <string.h>
 
 #include "io/safetensors.h"

@@ -1,12 +1,12 @@
-/* fp16 as files have it: one sign bit, five of exponent, ten of mantissa. Nothing computes in it.
- */
+/* fp16 as stored in files: one sign bit, five of exponent, ten of mantissa. No computation uses
+ * fp16. */
 #ifndef SOTTO_IO_HALF_H
 #define SOTTO_IO_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-#define F16_LARGEST 65504.0f /* what is below 65520 rounds to it, the rest to infinity */
+#define F16_LARGEST 65504.0f /* values below 65520 round to 65504, larger values to infinity */
 
 static inline float f16_widen(uint16_t half)
 {
@@ -29,13 +29,13 @@ static inline uint16_t f16_round(float value)
     memcpy(&bits, &value, 4);
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
     bits &= 0x7fffffffu;
-    if (bits > 0x7f800000u) /* a NaN stays one */
+    if (bits > 0x7f800000u) /* a NaN stays a NaN */
         return sign | 0x7e00;
     if (bits >= 0x477ff000u) /* 65520 */
         return sign | 0x7c00;
     if (bits >= 0x38800000u) /* 2^-14: normal numbers; a carry goes into the exponent */
         return sign | (uint16_t)((bits - 0x38000000u + 0xfff + (bits >> 13 & 1)) >> 13);
-    float magnitude; /* steps of 2^-24: rounded by adding a number whose last place that is */
+    float magnitude; /* steps of 2^-24: adding a number with this last place rounds */
     memcpy(&magnitude, &bits, 4);
     magnitude += 0.5f;
     memcpy(&bits, &magnitude, 4);

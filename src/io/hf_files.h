@@ -1,4 +1,4 @@
-/* The files of a Hugging Face model folder beside config.json and the weights. */
+/* The files of a Hugging Face model folder, apart from config.json and the weights. */
 #ifndef SOTTO_IO_HF_FILES_H
 #define SOTTO_IO_HF_FILES_H
 

@@ -20,8 +20,8 @@ static double wall_time(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether a line of an earlier run stays: it is ours, whole, and of a step not after the resumed
- * one. */
+/* True if a line of an earlier run stays: it is a whole line of ours, of a step not after the
+ * resumed step. */
 static bool stays(const char *line, size_t length, int64_t resume_step)
 {
     json_t *object = json_loadb(line, length, 0, NULL);
@@ -31,7 +31,7 @@ static bool stays(const char *line, size_t length, int64_t resume_step)
     return keep;
 }
 
-/* Writes the lines of `from` that stay to `path`, which may be the same file. */
+/* Writes the lines of `from` up to `resume_step` to `path`, which may be the same file. */
 static enum sotto_status rewind_to(const char *from, const char *path, int64_t resume_step)
 {
     struct file_map old;

@@ -23,12 +23,12 @@ struct metrics {
     char *line;
     size_t used, room;
     int64_t step;
-    bool no_memory; /* a put of this step did not fit */
+    bool no_memory; /* no memory for a value of this step */
     bool silent;    /* the last write failed and was reported */
 };
 
-/* Opens the files in `folder` and drops what an earlier run wrote for steps after `resume_step`
- * (-1: all of it), so that a resumed run leaves the steps of an uninterrupted one. */
+/* Opens the files in `folder` and drops the lines of an earlier run for steps after `resume_step`
+ * (-1: all lines): a resumed run leaves the same steps as an uninterrupted run. */
 enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t resume_step);
 void metrics_close(struct metrics *m);
 
@@ -40,8 +40,8 @@ void metrics_begin(struct metrics *m, int64_t step);
 void metrics_put(struct metrics *m, const char *name, double value); /* NaN and infinities: null */
 void metrics_put_int(struct metrics *m, const char *name, int64_t value);
 
-/* Writes the line and the event. A failure is returned once, at its first step, and training may go
- * on: later steps try again, and a failure after one that worked is reported again. */
+/* Writes the line and the event. A failure is returned once, at its first step, and the caller may
+ * continue training: later steps try again, and a failure after a success is reported again. */
 enum sotto_status metrics_end(struct metrics *m);
 
 #endif

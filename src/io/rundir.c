@@ -1,7 +1,7 @@
 /* Locking a run's folder, and checkpoints committed by one rename.
  *
- * Invariant: whatever is called step-* is complete. A folder gets that name when its files are on
- * disk, and loses it before its first file is removed. */
+ * Invariant: a folder named step-* is complete. A folder gets such a name when all files are on
+ * disk, and loses the name before the first file is removed. */
 #define _GNU_SOURCE /* renameat2, flock */
 #include "io/rundir.h"
 
@@ -49,7 +49,8 @@ static enum sotto_status lock_file(struct rundir *run, const char *path, int *ou
     return SOTTO_OK;
 }
 
-/* Whoever had the lock may have removed the file after we opened it (rundir_discard). */
+/* True if `fd` is still the file at `path`: the lock's last holder may have removed the file after
+ * we opened it (rundir_discard). */
 static bool is_at(int fd, const char *path)
 {
     struct stat ours, there;
@@ -72,7 +73,7 @@ static enum sotto_status take_lock(struct rundir *run)
     int length =
         snprintf(owner, sizeof run->made.owner, "process %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)length, 0) != length)
-        log_warn("cannot write %s", path); /* it still locks, only namelessly */
+        log_warn("cannot write %s", path); /* the lock holds even without a name in it */
     run->lock = fd;
     return SOTTO_OK;
 }
@@ -89,7 +90,7 @@ static uint32_t length_above(const char *path, uint32_t length)
     return length;
 }
 
-/* How much of the path names a folder, or something else, that is there. */
+/* Returns the length of the part of the path that exists, as a folder or as something else. */
 static uint32_t length_there(const char *path)
 {
     char part[FILE_PATH_ROOM];
@@ -136,7 +137,7 @@ void rundir_close(struct rundir *run)
     run->lock = -1;
 }
 
-/* 0 where it cannot be read. */
+/* Returns 0 if the folder cannot be read. */
 static int count_entries(const char *folder)
 {
     int n = 0;
@@ -149,7 +150,7 @@ static int count_entries(const char *folder)
     return n;
 }
 
-/* The lock is the one that rundir_open made, also where another process did. */
+/* True if rundir_open made the lock at `path`, in this process or in another. */
 static bool is_own_lock(const struct rundir *run, const char *path)
 {
     char owner[sizeof run->made.owner];
@@ -173,7 +174,7 @@ void rundir_discard(struct rundir *run)
     const bool there = length <= run->made.kept;
     if (ours && (there || count_entries(run->path) == 1) && unlink(path) == 0) {
         strcpy(path, run->path);
-        while (length > run->made.kept && rmdir(path) == 0) { /* unless somebody has come */
+        while (length > run->made.kept && rmdir(path) == 0) { /* unless in use again */
             length = length_above(path, length);
             path[length] = '\0';
         }
@@ -292,9 +293,9 @@ static enum sotto_status sync_files(const char *folder)
     return st == SOTTO_OK ? file_sync_directory(folder) : st;
 }
 
-/* Gives `partial` the name `complete`. A checkpoint of the same step that is there already (a run
- * that was resumed from an earlier one) changes names with it, so that there is one at every
- * moment. */
+/* Gives `partial` the name `complete`. If a checkpoint of the same step exists (of a run that was
+ * resumed from an earlier step), the two change names, so that the step is there at every moment.
+ */
 static enum sotto_status put_in_place(const char *partial, const char *complete)
 {
     if (rename(partial, complete) == 0)
@@ -302,8 +303,8 @@ static enum sotto_status put_in_place(const char *partial, const char *complete)
     if ((errno == ENOTEMPTY || errno == EEXIST) && file_is_directory(complete)) {
         if (renameat2(AT_FDCWD, partial, AT_FDCWD, complete, RENAME_EXCHANGE) == 0)
             return SOTTO_OK;
-        /* Not on this file system: there is a moment without this step, but not without the others.
-         */
+        /* This file system cannot exchange names: the step is missing for a moment, other steps are
+         * not. */
         char aside[FILE_PATH_ROOM + 8];
         snprintf(aside, sizeof aside, "%s-old", partial);
         if (rename(complete, aside) == 0 && rename(partial, complete) == 0)
@@ -410,7 +411,7 @@ enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *
     const bool there = file_exists(to->checkpoints);
     const enum sotto_status st = copy_and_commit(from, &c, keep);
     if (st != SOTTO_OK && !there)
-        rmdir(to->checkpoints); /* which a start that is refused has made */
+        rmdir(to->checkpoints); /* made by the refused start */
     TRY(st);
     return rundir_publish(to, c.folder);
 }

@@ -16,11 +16,11 @@
 #include "io/steps.h"
 #include "io/whole.h"
 
-/* What rundir_open has made, which a start that is refused takes away again. */
+/* Folders and lock that rundir_open has made, for removal after a refused start. */
 struct rundir_made {
-    uint32_t kept;   /* characters of the path that name a folder which was there before */
-    bool lock;       /* .lock was not there before */
-    char owner[128]; /* ... and its line since then: the process */
+    uint32_t kept;   /* characters of `path` for existing folders */
+    bool lock;       /* .lock did not exist before */
+    char owner[128]; /* line in the new .lock: the process */
 };
 
 struct rundir {
@@ -30,25 +30,25 @@ struct rundir {
     struct rundir_made made;
 };
 
-/* Makes the folder if need be and takes its lock; an error that names the process if another has
- * it. */
+/* Makes the folder if need be and takes its lock; an error with the name of the process if another
+ * process has the lock. */
 enum sotto_status rundir_open(struct rundir *run, const char *path);
 void rundir_close(struct rundir *run);
 
 /* Refuses a folder that another process has the lock of, with the same error; nothing is made. */
 enum sotto_status rundir_unused(const char *path);
 
-/* Closes it and removes what rundir_open has made: the lock of a folder that was there before, or
- * the folder with those above it, unless something was put there. So a run that is refused leaves
- * nothing behind. */
+/* Closes the folder and removes the parts that rundir_open has made: the lock of a folder that
+ * existed before, or the folder and its new parents, unless another process has put something
+ * there. A refused run leaves nothing on disk. */
 void rundir_discard(struct rundir *run);
 
-/* `run` of another process than the one that has opened the folder, for rundir_discard alone, which
- * does nothing where this process sees another disk. */
+/* Describes the `run` of another process for rundir_discard alone, which does nothing if this
+ * process sees another disk. */
 void rundir_follow(struct rundir *run, const char *path, const struct rundir_made *made);
 
-/* Removes all that is in the folder but the lock, which stays ours: who came next would otherwise
- * lock a file that is no longer there. */
+/* Removes all that is in the folder except the lock: with the lock removed, the next process would
+ * lock another file. */
 enum sotto_status rundir_clear(struct rundir *run);
 
 struct checkpoint {
@@ -60,10 +60,10 @@ struct checkpoint {
 
 enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int64_t step);
 
-/* Syncs the files, gives the folder its final name (in c->folder afterwards), then removes all but
- * the `keep` checkpoints of the highest steps (0: keeps all; this one is always kept, and one that
- * is held until it is not) and what crashes have left behind. On failure the partial folder is gone
- * and earlier checkpoints are as they were. */
+/* Syncs the files, gives the folder its final name (in c->folder afterwards), then removes older
+ * checkpoints and the remains of crashes. The `keep` checkpoints of the highest steps stay (0: all
+ * stay), and this checkpoint, and those that a reader holds, until released. On failure the partial
+ * folder is gone and earlier checkpoints are unchanged. */
 enum sotto_status checkpoint_commit(struct checkpoint *c, int keep);
 void checkpoint_abort(struct checkpoint *c);
 
@@ -71,12 +71,11 @@ void checkpoint_abort(struct checkpoint *c);
  * links where there can be some; then as checkpoint_commit does and rundir_publish. */
 enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *to, int keep);
 
-/* Goes on in another run folder: what is written already is copied there and removed here. */
+/* Continues in another run folder: files written so far are moved there. */
 enum sotto_status checkpoint_move(struct checkpoint *c, struct rundir *to);
 
-/* Gives the files of a checkpoint folder that make a Hugging Face model (model.safetensors and
- * config.json, and others where they exist), and the configuration that it was made with, names in
- * the run folder. */
+/* Links the files of a checkpoint folder that make a Hugging Face model (model.safetensors,
+ * config.json and optional others), and the run's configuration, into the run folder. */
 enum sotto_status rundir_publish(struct rundir *run, const char *folder);
 
 #endif

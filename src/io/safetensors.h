@@ -1,8 +1,8 @@
 /* The safetensors format: 8 bytes of header length, a JSON header, then the tensors' bytes.
  *
- * Reading maps the file and checks the whole header before anything is handed out, so an entry can
- * be trusted: its bytes lie inside the file, agree with its shape, and overlap with nobody's.
- * Writing streams: every tensor is declared first, then the bytes follow in that order. */
+ * The reader maps the file and checks the whole header first, so an entry can be trusted: its bytes
+ * are inside the file, agree with the shape, and overlap with no other entry. The writer streams:
+ * every tensor is declared first, then the bytes follow in the declared order. */
 #ifndef SOTTO_IO_SAFETENSORS_H
 #define SOTTO_IO_SAFETENSORS_H
 
@@ -16,7 +16,7 @@
 #include "tensor/dtype.h"
 
 #define SAFETENSORS_DIMS 8
-#define SAFETENSORS_HEADER_LIMIT ((uint64_t)100 << 20) /* bytes; as other readers have it */
+#define SAFETENSORS_HEADER_LIMIT ((uint64_t)100 << 20) /* bytes; the limit of other readers */
 #define SAFETENSORS_SHAPE_ROOM 192 /* of "[2,3]" with SAFETENSORS_DIMS numbers */
 
 enum safetensors_type {
@@ -30,7 +30,7 @@ enum safetensors_type {
     SAFETENSORS_I8,
     SAFETENSORS_U8,
     SAFETENSORS_BOOL,
-    SAFETENSORS_OTHER, /* listed, but nothing here reads it */
+    SAFETENSORS_OTHER, /* listed, but has no reader here */
 };
 
 /* "F32", ...; an element's size in bytes, 0 for OTHER. */
@@ -41,7 +41,7 @@ enum safetensors_type safetensors_type_of(enum dtype type);
 struct safetensors_entry {
     const char *name;
     enum safetensors_type type;
-    const char *type_name; /* as the file has it */
+    const char *type_name; /* the type's name in the file */
     int ndim;
     int64_t shape[SAFETENSORS_DIMS];
     size_t count;        /* product of the shape; 1 for a scalar */
@@ -51,12 +51,12 @@ struct safetensors_entry {
 
 struct safetensors_file {
     struct file_map map;
-    bool borrowed;  /* the map is the caller's memory           */
-    json_t *header; /* owns the names and the metadata          */
-    char *path;     /* for messages                             */
+    bool borrowed;  /* the map is the caller's memory */
+    json_t *header; /* owns the names and the metadata */
+    char *path;     /* for messages */
 };
 
-/* One file, or a model's shards seen as one. */
+/* One file, or all shards of a model. */
 struct safetensors {
     struct safetensors_entry *entry; /* sorted by name; valid until safetensors_close */
     size_t count;
@@ -72,14 +72,14 @@ enum sotto_status safetensors_open(struct safetensors *set, const char *path);
 enum sotto_status safetensors_open_memory(struct safetensors *set, const void *data, size_t size,
                                           const char *name);
 
-/* The same of a file of `size` bytes that is elsewhere, by its first `bytes`, which
- * safetensors_head_bytes counts: entries are where they would be, and have no data to read. */
+/* Opens a file of `size` bytes in another process by its first `bytes` (see
+ * safetensors_head_bytes): entries have positions in the file, and no data to read. */
 enum sotto_status safetensors_open_head(struct safetensors *set, const void *head, size_t bytes,
                                         size_t size, const char *name);
 size_t safetensors_head_bytes(const struct safetensors_file *file);
 void safetensors_close(struct safetensors *set);
 
-/* NULL if there is none of that name. */
+/* Returns NULL if no tensor has the name. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *set, const char *name);
 
 /* The same, where a missing tensor or one of another shape is an error. */
@@ -112,7 +112,7 @@ void safetensors_shape_text(int ndim, const int64_t *shape, char out[SAFETENSORS
 struct safetensors_writer {
     json_t *header; /* in the order of declaration */
     json_t *metadata;
-    uint64_t declared; /* bytes of all tensors so far */
+    uint64_t declared; /* bytes of all tensors */
     uint64_t written;
     struct file_draft draft; /* open between start and finish */
     bool started, failed;
@@ -121,13 +121,13 @@ struct safetensors_writer {
 enum sotto_status safetensors_writer_init(struct safetensors_writer *writer);
 void safetensors_writer_free(struct safetensors_writer *writer);
 
-/* Wider types first: a tensor that would not lie on a multiple of its element size is refused,
- * since readers view the mapped bytes in place. */
+/* Declares a tensor, wider types first: a tensor that would not start at a multiple of its element
+ * size is refused, since readers view the mapped bytes in place. */
 enum sotto_status safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
                                              enum safetensors_type type, int ndim,
                                              const int64_t *shape);
 
-/* {"format": "pt"} is there from the start, since transformers asks for it. */
+/* Adds to the metadata. {"format": "pt"}, which transformers requires, is there from the start. */
 enum sotto_status safetensors_writer_note(struct safetensors_writer *writer, const char *key,
                                           const char *text);
 /* Begins the file; once more, also elsewhere, where what was written before could not be finished.

@@ -130,7 +130,7 @@ static int by_place(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Sorts by place: then each tensor must begin where the one before it ends. */
+/* Sorts by position: then each tensor must begin at the end of the tensor before it. */
 static enum sotto_status check_cover(struct safetensors_entry *entry, size_t count,
                                      const uint8_t *data, size_t data_bytes)
 {
@@ -167,7 +167,7 @@ static enum sotto_status check_metadata(json_t *metadata)
     return SOTTO_OK;
 }
 
-/* Of the JSON, which the file says before it. */
+/* Returns the length of the JSON, which the file's first 8 bytes give. */
 static uint64_t header_length(const uint8_t *data)
 {
     uint64_t length = 0;

@@ -1,5 +1,4 @@
-/* Opening safetensors files and model folders, finding tensors in them, and reading them as
- * numbers. */
+/* Opening safetensors files and model folders, finding tensors in them, and reading numbers. */
 #define _GNU_SOURCE /* strdup */
 #include "io/safetensors.h"
 
@@ -29,7 +28,7 @@ void safetensors_close(struct safetensors *set)
     *set = (struct safetensors){0};
 }
 
-/* Checks the file and adds its entries, which are not sorted yet. Takes the file over. */
+/* Checks the file and adds its entries, unsorted. Takes over the file, also on failure. */
 static enum sotto_status add_file(struct safetensors *set, struct safetensors_file file)
 {
     struct safetensors_entry *list = NULL, *more = NULL;
@@ -86,7 +85,7 @@ static enum sotto_status sort(struct safetensors *set)
     return SOTTO_OK;
 }
 
-/* An index may come from anywhere: its files are names in its own folder. */
+/* An index may have any origin: its files must be names in the same folder. */
 static enum sotto_status check_shard_name(const char *name)
 {
     if (*name == '\0' || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)

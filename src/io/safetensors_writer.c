@@ -1,4 +1,5 @@
-/* Writing safetensors files: the header first, then the tensors' bytes as they come. */
+/* Writing safetensors files: the header first, then the bytes of the tensors in the declared order.
+ */
 #include "io/safetensors.h"
 
 #include <assert.h>

@@ -191,7 +191,7 @@ enum sotto_status state_within(struct state_visitor *v, const char *name, double
 
 enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room)
 {
-    assert(!v->own); /* there are no lists of texts */
+    assert(!v->own); /* texts have no lists */
     return visit(v, name, (struct state_item){.kind = STATE_TEXT, .to.text = text, .room = room});
 }
 

@@ -32,17 +32,17 @@
 
 enum state_kind { STATE_TENSOR, STATE_INT, STATE_REAL, STATE_TEXT };
 
-/* What an owner showed to the visitor. */
+/* An item that an owner shows to the visitor. */
 struct state_item {
-    const char *name; /* with its groups in front */
+    const char *name; /* with the names of its groups in front */
     enum state_kind kind;
 
     /* tensor */
     enum safetensors_type type;
     enum memory_category category;
-    struct device *dev;          /* NULL: `data` is host memory           */
-    void *data;                  /* the first of `count` elements         */
-    size_t whole, offset, count; /* this is [offset, offset + count) of it */
+    struct device *dev;          /* NULL: `data` is host memory */
+    void *data;                  /* the first of `count` elements */
+    size_t whole, offset, count; /* the item is [offset, offset + count) of the tensor */
     bool sliced;                 /* other workers hold the rest */
     bool scalar;                 /* one of a list of scalars: `data` may be gone after the visit */
 
@@ -64,7 +64,7 @@ struct state_ops {
 
 struct state_saved; /* a slice to be saved */
 
-/* What brings bytes of a file that is elsewhere, from `at` on. */
+/* Reads bytes of a file in another process, from `at` on. */
 struct state_source {
     enum sotto_status (*read)(void *arg, size_t at, void *to, size_t bytes);
     void *arg;
@@ -83,14 +83,14 @@ struct state_file {
 
 struct state_visitor {
     const struct state_ops *ops;
-    char prefix[STATE_NAME_ROOM]; /* "optim.m.", from state_enter       */
+    char prefix[STATE_NAME_ROOM]; /* "optim.m.", from state_enter */
     size_t length[STATE_DEPTH];   /* of the prefix outside of each group */
     int depth;
-    int own;          /* depth that state_enter_own was called at, 0: not inside of it */
-    int64_t index;    /* there: number `index` ...                                     */
-    int64_t of;       /* ... of so many; 0: the file keeps this one's apart            */
-    bool skip_common; /* another worker shows what every worker holds                  */
-    bool skip_slices; /* another worker shows this worker's slices too                 */
+    int own;          /* depth of state_enter_own's group, 0: outside of such a group */
+    int64_t index;    /* number of the own group, from 0 */
+    int64_t of;       /* number of own groups; 0: the file has a group for each worker */
+    bool skip_common; /* another worker shows the common state */
+    bool skip_slices; /* another worker shows the slices of this worker */
     void *staging;    /* device memory passes through here */
 
     struct { /* save */
@@ -101,26 +101,26 @@ struct state_visitor {
     } save;
     struct { /* load */
         const struct state_file *file;
-        struct state_file mine; /* opened by this loader; empty: another's is read */
+        struct state_file mine; /* opened by this loader; empty: the caller's file is read */
         struct state_span {
             size_t begin, end;
-        } * seen; /* of the tensors, then the notes: asked for, or left to others */
+        } * seen; /* spans that were loaded, or left to other workers */
         size_t count, room;
     } load;
     size_t bytes[MEMORY_CATEGORIES]; /* count: bytes of the slices visited */
     uint64_t hash;                   /* hash: see state_hasher_init */
 };
 
-/* For owners. Names within a group are told apart by it: enter("optim"), tensor "m" is "optim.m".
- */
+/* For owners. A group gives names a prefix: in enter("optim"), tensor "m" is "optim.m". */
 enum sotto_status state_enter(struct state_visitor *v, const char *group);
 void state_leave(struct state_visitor *v);
 
-/* A group that is this worker's alone, number `index` of `of` such. They are stored together: a
- * tensor of all of them, one behind the other, and a list of each scalar, so that a file has as
- * many entries with a thousand workers as with one. What is visited outside of such a group is the
- * same on all workers, or slices of it, and a visitor may be told to leave it to another worker
- * (`skip_common`, `skip_slices`). Files of earlier versions keep each one's under "group.index". */
+/* Enters a group of this worker's own, number `index` of `of` such groups, which are stored
+ * together: each tensor as a concatenation over all groups, each scalar as a list, so that a file
+ * has the same number of entries for a thousand workers as for one. State outside of own groups is
+ * the same on all workers, or slices of such state; a visitor may leave it to another worker
+ * (`skip_common`, `skip_slices`). Files of earlier versions have a group "group.index" for each
+ * worker. */
 enum sotto_status state_enter_own(struct state_visitor *v, const char *group, int64_t index,
                                   int64_t of);
 
@@ -138,15 +138,16 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
                               const struct owned *owned, enum memory_category category,
                               struct device *dev, struct view view);
 
-/* Loading only: whether the file has this entry (name inside the current group; with a '.' at its
- * end: any entry of that group), and that this worker leaves the rest of a group to others. */
+/* For loaders: state_has is true if the file has this entry (name inside the current group; with a
+ * '.' at the end: any entry of the group); state_ignore leaves the rest of a group to other
+ * workers. */
 bool state_loading(const struct state_visitor *v);
 bool state_has(const struct state_visitor *v, const char *name);
 enum sotto_status state_ignore(struct state_visitor *v, const char *group);
 
-/* Loading only: how many workers have left a group that is their own, one that has this scalar; and
- * how many elements there are of a tensor inside the current group, of one worker if it is such.
- * 0: none. What is to be allocated for loading is checked against it first. */
+/* For loaders, before they allocate: state_owners returns the number of workers with an own group
+ * that has this scalar, state_stored the number of elements of a tensor inside the current group
+ * (of one worker in an own group). 0: none. */
 int64_t state_owners(const struct state_visitor *v, const char *group, const char *scalar);
 size_t state_stored(const struct state_visitor *v, const char *name);
 
@@ -168,28 +169,29 @@ enum sotto_status state_count(struct state_visitor *v, const char *name, int64_t
 enum sotto_status state_within(struct state_visitor *v, const char *name, double *value,
                                double least, double most);
 #define STATE_STEPS ((int64_t)1 << 42)   /* a year of steps of 10 us; times workers fits */
-#define STATE_WORKERS ((int64_t)1 << 20) /* as train.workers allows                      */
-#define STATE_TOTAL ((int64_t)1 << 62)   /* of tokens, bytes: sums that only grow        */
+#define STATE_WORKERS ((int64_t)1 << 20) /* as train.workers allows */
+#define STATE_TOTAL ((int64_t)1 << 62)   /* sums of tokens or bytes, which only grow */
 
 /* `room`: of `text`, terminator included. */
 enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room);
 
-/* Visitors. The data shown to a saver must stay as it is until state_saver_write; scalars are taken
- * at once. A loader that is finished has seen every entry of the file asked for; what goes wrong
- * while it visits does not name the file, which its caller knows. */
+/* Visitors. A saver's tensors must stay unchanged until state_saver_write; scalars are copied at
+ * once. A loader is finished when every entry of the file was loaded; errors of a loader do not
+ * name the file, which the caller knows. */
 enum sotto_status state_saver_init(struct state_visitor *v);
 enum sotto_status state_saver_write(struct state_visitor *v, const char *path); /* or once more */
-size_t state_saver_bytes(const struct state_visitor *v); /* of the tensors that it will write */
+size_t state_saver_bytes(const struct state_visitor *v); /* bytes of all tensors */
 enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
-void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives it */
+void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives v */
 enum sotto_status state_loader_finish(struct state_visitor *v);
-/* How many values of the file nobody has asked for, and the name of the first: finish refuses any.
- */
+/* Returns the number of entries of the file that were not loaded, and the name of the first: finish
+ * refuses them. */
 size_t state_loader_left(struct state_visitor *v, const char **first);
 enum sotto_status state_file_open(struct state_file *file, const char *path);
 enum sotto_status state_file_open_memory(struct state_file *file, const void *data, size_t size,
-                                         const char *name); /* which outlives it */
-/* A file that is elsewhere, by what state_file_head gives there; `source` outlives it. */
+                                         const char *name); /* `data` outlives `file` */
+/* Opens a file in another process by the bytes that state_file_head returns there; `source`
+ * outlives `file`. */
 enum sotto_status state_file_open_head(struct state_file *file, const void *head, size_t bytes,
                                        size_t size, const char *name, struct state_source source);
 /* The first *bytes of the file's *size. */
@@ -197,14 +199,15 @@ const void *state_file_head(const struct state_file *file, size_t *bytes, size_t
 /* A hash of the size, the header and the beginning of each tensor: of two checkpoints it differs,
  * since a checkpoint holds the nanoseconds that training has taken. */
 uint64_t state_file_print(const struct state_file *file);
-void state_file_close(struct state_file *file);   /* fine if it is not open */
+void state_file_close(struct state_file *file);   /* fine if not open */
 void state_counter_init(struct state_visitor *v); /* read v->bytes */
 
 /* v->hash is a sum over elements of a mix of (name, index, bits): neither the order of visits nor
  * the cut into slices matters, and the hashes of workers that own disjoint slices add up to the
  * hash of the whole. Scalars count once a visit. */
 void state_hasher_init(struct state_visitor *v);
-/* Times that were measured are no part of it: runs of the same bits differ in them. */
+/* True for a hasher: measured times are not hashed, since they differ between runs of the same
+ * bits. */
 bool state_hashing(const struct state_visitor *v);
 void state_free(struct state_visitor *v);
 

@@ -1,4 +1,5 @@
-/* A file of state: its tensors and, sorted, the notes of its metadata; here, or elsewhere. */
+/* A file of state: the tensors and the sorted notes of the metadata; on this machine or in another
+ * process. */
 #include "io/state.h"
 
 #include <stdlib.h>

@@ -14,15 +14,15 @@
 
 #include "tensor/ops.h"
 
-#define AWAY_BYTES ((size_t)4 << 20) /* of a file that is elsewhere, at once */
+#define AWAY_BYTES ((size_t)4 << 20) /* read at once from a file in another process */
 
 static const char *name_of(const struct state_file *f, size_t i)
 {
     return i < f->set.count ? f->set.entry[i].name : f->note[i - f->set.count].name;
 }
 
-/* The first of [begin, end), which is sorted, that does not come before `name`; `behind`: that
- * comes behind all that begin with it. */
+/* Returns the index of the first name in the sorted range [begin, end) that is not less than
+ * `name`; with `after`, the first after all names that begin with `name`. */
 static size_t bound(const struct state_file *f, size_t begin, size_t end, const char *name,
                     bool behind)
 {
@@ -38,7 +38,7 @@ static size_t bound(const struct state_file *f, size_t begin, size_t end, const 
     return begin;
 }
 
-/* The tensors (`which` 0) or notes (1) whose name begins with `prefix`. */
+/* Returns the tensors (`which` 0) or notes (1) whose names begin with `prefix`. */
 static struct state_span find_all(const struct state_file *f, int which, const char *prefix)
 {
     const size_t from = which ? f->set.count : 0, to = f->set.count + (which ? f->notes : 0);
@@ -128,7 +128,7 @@ static enum sotto_status load_scalar(const struct state_item *item, const char *
                         text);
         *item->to.integer = value;
     } else if (item->kind == STATE_REAL) {
-        double value = strtod(text, &end); /* ERANGE is fine: a subnormal sets it too */
+        double value = strtod(text, &end); /* ERANGE is fine: subnormals set it, too */
         if (end == text || *end)
             return fail(SOTTO_EFORMAT, "state '%s' is \"%.80s\", want a number", item->name, text);
         *item->to.real = value;

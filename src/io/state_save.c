@@ -8,9 +8,9 @@
 #include <string.h>
 
 struct state_saved {
-    struct state_item item; /* its name is our own copy */
+    struct state_item item; /* owns a copy of the name */
     size_t first;           /* order of the tensor's first visit */
-    uint64_t scalar;        /* its bits, where it is one         */
+    uint64_t scalar;        /* bits of a scalar */
 };
 
 static enum sotto_status note(struct state_visitor *v, const char *name, const char *text)
@@ -20,7 +20,7 @@ static enum sotto_status note(struct state_visitor *v, const char *name, const c
     return safetensors_writer_note(&v->save.writer, name, text);
 }
 
-/* Slices of one tensor agree on its type and size; `first` groups them. */
+/* Collects a slice. Slices of one tensor agree on type and size; `first` groups them. */
 static enum sotto_status collect(struct state_visitor *v, const struct state_item *item)
 {
     if (v->save.count == v->save.room) {
@@ -117,7 +117,8 @@ static enum sotto_status sort(struct state_saved *s, size_t n)
     return SOTTO_OK;
 }
 
-/* Declares the tensor whose slices begin at `s`, and returns in `*used` how many they are. */
+/* Declares the tensor of the slices from `s` on, and returns the number of its slices in `*used`.
+ */
 static enum sotto_status declare(struct state_visitor *v, const struct state_saved *s, size_t n,
                                  size_t *used)
 {

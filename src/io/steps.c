@@ -19,7 +19,7 @@
  * each. */
 enum { MOST_LOST = 1000 };
 
-/* Times that a folder is listed until there is a checkpoint. */
+/* Times that a folder is listed while no checkpoint is found. */
 enum { MOST_LISTED = 10 };
 
 static const struct timespec hold_pause = {0, 1000000};
@@ -41,7 +41,8 @@ static int64_t step_of(const char *name)
     return strtoll(name + 5, NULL, 10);
 }
 
-/* Where the name before path[*end] begins; `*end` comes before the slashes that follow it. */
+/* Returns the beginning of the name before path[*end]; moves `*end` before the slashes after the
+ * name. */
 static size_t name_begin(const char *path, size_t *end)
 {
     while (*end > 0 && path[*end - 1] == '/')
@@ -200,7 +201,7 @@ enum sotto_status checkpoint_hold_one(struct checkpoint_hold *hold, const char *
     return st;
 }
 
-/* One pass over the checkpoints that there are now; `*lost`: the run has removed one meanwhile. */
+/* Makes one pass over the present checkpoints; `*lost`: the run has removed one meanwhile. */
 static enum sotto_status hold_listed(struct checkpoint_hold *hold, const char *checkpoints,
                                      bool say, int64_t *step, char folder[FILE_PATH_ROOM],
                                      bool *lost)

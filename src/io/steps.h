@@ -1,8 +1,9 @@
-/* The complete checkpoints of a run's folder, RUN/checkpoints/step-00000100: which there are, and
- * one that is read while the run goes on to write others. Nothing here needs the run's lock.
+/* The complete checkpoints of a run's folder, RUN/checkpoints/step-00000100: listing them, and
+ * reading a checkpoint while the run writes others. Nothing here needs the run's lock.
  *
- * A reader holds a checkpoint by a shared lock on its list of files; a run that removes checkpoints
- * takes that lock alone first, and leaves what is held. One without a list cannot be held. */
+ * A reader holds a checkpoint by a shared lock on the checkpoint's list of files. A run locks the
+ * list exclusively before it removes a checkpoint, and leaves held checkpoints. A checkpoint
+ * without a list cannot be held. */
 #ifndef SOTTO_IO_STEPS_H
 #define SOTTO_IO_STEPS_H
 
@@ -14,40 +15,40 @@
 /* The steps in the folder `checkpoints`, ascending; the caller frees them. No folder: none. */
 enum sotto_status steps_list(const char *checkpoints, int64_t **steps, int *n);
 
-/* The checkpoint of a step there. */
+/* Writes the path of the checkpoint of a step. */
 enum sotto_status steps_folder(const char *checkpoints, int64_t step, char out[FILE_PATH_ROOM]);
 
-/* Whether `path` has the name of a checkpoint; then its step and the folder of its run, which is
- * "" where the name does not tell it. */
+/* True if `path` has the name of a checkpoint; sets `*step`, and `run` to the folder of the run, ""
+ * if the name does not contain it. */
 bool steps_named(const char *path, int64_t *step, char run[FILE_PATH_ROOM]);
 
 /* The complete checkpoint of the highest step under the run folder `path`; `*step` is -1 if there
  * is none. */
 enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM]);
 
-/* The same of those that can be read. One that cannot is passed over, and with `say` a warning
- * tells why; an error if there are some and none can be read. */
+/* The same among checkpoints that can be read. Others are skipped, with `warn` with a warning; an
+ * error if there are checkpoints and none can be read. */
 enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
                                     char folder[FILE_PATH_ROOM]);
 
-/* How many complete checkpoints there are under the run folder `path`. */
+/* Counts the complete checkpoints under the run folder `path`. */
 enum sotto_status checkpoint_count(const char *path, int *n);
 
-/* A checkpoint that is not to be removed by its run. */
+/* A checkpoint that its run must not remove. */
 struct checkpoint_hold {
-    int file; /* descriptor of its list, -1: none is held */
+    int file; /* descriptor of the list, -1: no checkpoint */
 };
 
-/* As checkpoint_newest, and holds it: should the run remove one before it is held, the newest that
- * is there then. */
+/* As checkpoint_newest, and holds the checkpoint. If the run removes it before the lock, tries the
+ * newest of the others. */
 enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const char *path, bool say,
                                          int64_t *step, char folder[FILE_PATH_ROOM]);
 
-/* Holds this one; an error if it is not there or cannot be read. */
+/* Holds this checkpoint; an error if the checkpoint is gone or cannot be read. */
 enum sotto_status checkpoint_hold_one(struct checkpoint_hold *hold, const char *folder);
 void checkpoint_release(struct checkpoint_hold *hold); /* fine if none is held */
 
-/* Locks a checkpoint that is to be removed, until checkpoint_release; false: a reader holds it. */
+/* Locks a checkpoint before its removal, until checkpoint_release; false if a reader holds it. */
 bool checkpoint_take(struct checkpoint_hold *hold, const char *folder);
 
 #endif

@@ -10,10 +10,11 @@
 /* protobuf wire types */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
-/* Of a record around its payload: length (8), its CRC (4); the payload's CRC (4). */
+/* Bytes of a record around the payload: length (8) and CRC of the length (4); CRC of the payload
+ * (4). */
 enum { FRAME_HEAD = 12, FRAME_TAIL = 4 };
 
-/* An Event without its summary's bytes, and a Value without its tag's, are shorter than this. */
+/* Upper limits: an Event without the bytes of the summary, a Value without the bytes of the tag. */
 enum { EVENT_ROOM = 64, VALUE_ROOM = 32 };
 
 uint32_t crc32c(const void *data, size_t size)

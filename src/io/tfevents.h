@@ -17,27 +17,27 @@
 #include "base/file.h"
 #include "base/status.h"
 
-/* CRC-32C (Castagnoli) of `size` bytes, and the form in which TFRecord stores it. */
+/* Return the CRC-32C (Castagnoli) of `size` bytes; masked: in TFRecord's form. */
 uint32_t crc32c(const void *data, size_t size);
 uint32_t crc32c_masked(const void *data, size_t size);
 
 struct tfevents {
     int file; /* -1: closed */
     char path[FILE_PATH_ROOM];
-    uint8_t *summary; /* the values of the event under way */
+    uint8_t *summary; /* values of the current event */
     size_t summary_used, summary_room;
     uint8_t *record;
     size_t record_room;
-    bool no_memory; /* a value of this event did not fit */
+    bool no_memory; /* no memory for a value of this event */
 };
 
-/* Creates folder/events.out.tfevents.<time>.<host>.<pid>, which says that steps from `first_step`
- * on follow. `wall_time` is in seconds since 1970. */
+/* Creates folder/events.out.tfevents.<time>.<host>.<pid>, with a record that later steps start at
+ * `first_step`. `wall_time` is in seconds since 1970. */
 enum sotto_status tfevents_open(struct tfevents *t, const char *folder, double wall_time,
                                 int64_t first_step);
 void tfevents_close(struct tfevents *t);
 
-/* Adds a value to the event under way; tfevents_write writes it and starts the next one. */
+/* Adds a value to the current event; tfevents_write writes the event and starts the next. */
 void tfevents_put(struct tfevents *t, const char *tag, float value);
 enum sotto_status tfevents_write(struct tfevents *t, double wall_time, int64_t step);
 

@@ -1,5 +1,5 @@
-/* Whether a checkpoint can be read: what a full disk, a copy that was cut short or a file system
- * after a power failure may have done to it. */
+/* Checks that a checkpoint can be read, after a full disk, an incomplete copy, or a power failure.
+ */
 #define _GNU_SOURCE /* fstatat, open_memstream */
 #include "io/whole.h"
 
@@ -13,7 +13,7 @@
 #include "base/option/option.h"
 #include "io/safetensors.h"
 
-/* The header must parse, the file have the size that it declares, and numbers be numbers. */
+/* Checks that the header parses, the file has the declared size, and the numbers are finite. */
 static enum sotto_status check_tensors(const char *path, bool *rounded)
 {
     struct safetensors set;
@@ -42,7 +42,7 @@ static enum sotto_status check_listed(const char *folder, const char *name, long
     return SOTTO_OK;
 }
 
-/* All files that it was written with, if it has the list of them. */
+/* Checks the files of the checkpoint's list, if there is a list. */
 static enum sotto_status check_list(const char *folder)
 {
     char path[FILE_PATH_ROOM], *text;
@@ -94,7 +94,7 @@ static enum sotto_status ignore(void *arg, const char *section, const char *key,
     return SOTTO_OK;
 }
 
-/* What its keys mean is not known here; that there are lines of them is. */
+/* Checks only that the file parses as INI; the keys belong to higher layers. */
 static enum sotto_status check_configuration(const char *path)
 {
     char *text;

@@ -1,18 +1,18 @@
-/* Whether a checkpoint can be read. */
+/* Checking that a checkpoint can be read. */
 #ifndef SOTTO_IO_WHOLE_H
 #define SOTTO_IO_WHOLE_H
 
 #include "base/status.h"
 
-/* The fp32 parameters of a checkpoint whose model.safetensors has them in fewer bits. */
+/* fp32 parameters of a checkpoint with fewer bits in model.safetensors. */
 #define CHECKPOINT_PARAMETERS "parameters.safetensors"
 
 /* The names and sizes of a checkpoint's files. */
 #define CHECKPOINT_LIST "files.txt"
 
-/* Whether the checkpoint's files are there, no shorter than they were written, and of the form that
- * they should have, with tensors of numbers. One without a list of its files, from before there
- * were any, is checked as far as that goes. */
+/* Checks that the files of a checkpoint are there, no shorter than written, and of the right form,
+ * with tensors of finite numbers. A checkpoint of an early version without a list of files is
+ * checked without it. */
 enum sotto_status checkpoint_check(const char *folder);
 
 /* Writes the list of the files that are in the folder. */
