@@ -5,7 +5,7 @@
 
 enum { PIECE = 4096 }; /* elements between two looks at the result */
 
-static bool finite32(const uint8_t *from, size_t count)
+static bool all_finite32(const uint8_t *from, size_t count)
 {
     const uint32_t exponent = 0x7f800000;
     bool bad = false;
@@ -17,7 +17,7 @@ static bool finite32(const uint8_t *from, size_t count)
     return !bad;
 }
 
-static bool finite16(const uint8_t *from, size_t count, uint16_t exponent)
+static bool all_finite16(const uint8_t *from, size_t count, uint16_t exponent)
 {
     bool bad = false;
     for (size_t i = 0; i < count; i++) {
@@ -37,11 +37,11 @@ enum sotto_status safetensors_check_numbers(const struct safetensors_entry *entr
         const size_t n = count - done < PIECE ? count - done : PIECE;
         const uint8_t *from = entry->data + (offset + done) * size;
         if (entry->type == SAFETENSORS_F32)
-            good = finite32(from, n);
+            good = all_finite32(from, n);
         else if (entry->type == SAFETENSORS_BF16)
-            good = finite16(from, n, 0x7f80);
+            good = all_finite16(from, n, 0x7f80);
         else if (entry->type == SAFETENSORS_F16)
-            good = finite16(from, n, 0x7c00);
+            good = all_finite16(from, n, 0x7c00);
         else
             break;
     }

@@ -22,7 +22,7 @@ static double wall_time(void)
 
 /* True if a line of an earlier run stays: it is a whole line of ours, of a step not after the
  * resumed step. */
-static bool stays(const char *line, size_t length, int64_t resume_step)
+static bool keeps_line(const char *line, size_t length, int64_t resume_step)
 {
     json_t *object = json_loadb(line, length, 0, NULL);
     const json_t *step = json_object_get(object, "step");
@@ -32,7 +32,7 @@ static bool stays(const char *line, size_t length, int64_t resume_step)
 }
 
 /* Writes the lines of `from` up to `resume_step` to `path`, which may be the same file. */
-static enum sotto_status rewind_to(const char *from, const char *path, int64_t resume_step)
+static enum sotto_status copy_lines_to(const char *from, const char *path, int64_t resume_step)
 {
     struct file_map old;
     struct file_draft draft;
@@ -45,7 +45,7 @@ static enum sotto_status rewind_to(const char *from, const char *path, int64_t r
     while (st == SOTTO_OK && p < end) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t length = stop ? (size_t)(stop - p) + 1 : (size_t)(end - p);
-        if (stop && stays(p, length, resume_step))
+        if (stop && keeps_line(p, length, resume_step))
             st = file_put(&draft, p, length);
         else
             dropped++;
@@ -64,7 +64,7 @@ enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t re
     *m = (struct metrics){.file = -1, .events.file = -1};
     TRY(file_join(m->path, folder, "metrics.jsonl"));
     TRY(file_make_directories(folder));
-    TRY(rewind_to(m->path, m->path, resume_step));
+    TRY(copy_lines_to(m->path, m->path, resume_step));
     TRY(file_open(&m->file, m->path, O_WRONLY | O_CREAT | O_APPEND));
     enum sotto_status st = tfevents_open(&m->events, folder, wall_time(), resume_step + 1);
     if (st != SOTTO_OK)
@@ -77,7 +77,7 @@ enum sotto_status metrics_copy(const char *from, const char *to, int64_t step)
     char theirs[FILE_PATH_ROOM], ours[FILE_PATH_ROOM];
     TRY(file_join(theirs, from, "metrics.jsonl"));
     TRY(file_join(ours, to, "metrics.jsonl"));
-    return file_exists(ours) ? SOTTO_OK : rewind_to(theirs, ours, step);
+    return file_exists(ours) ? SOTTO_OK : copy_lines_to(theirs, ours, step);
 }
 
 void metrics_close(struct metrics *m)
@@ -89,7 +89,7 @@ void metrics_close(struct metrics *m)
     *m = (struct metrics){.file = -1, .events.file = -1};
 }
 
-static char *reserve(struct metrics *m, size_t more)
+static char *reserve_line(struct metrics *m, size_t more)
 {
     if (m->used + more > m->room) {
         size_t need = m->used + more, room = 2 * (need > LINE_BYTES ? need : LINE_BYTES);
@@ -104,10 +104,10 @@ static char *reserve(struct metrics *m, size_t more)
     return m->line + m->used;
 }
 
-static void add_text(struct metrics *m, const char *text)
+static void line_add_text(struct metrics *m, const char *text)
 {
     size_t length = strlen(text);
-    char *p = reserve(m, length);
+    char *p = reserve_line(m, length);
     if (!p)
         return;
     memcpy(p, text, length);
@@ -115,15 +115,15 @@ static void add_text(struct metrics *m, const char *text)
 }
 
 /* Names are the program's own; what JSON would need escaped is replaced. */
-static void add_key(struct metrics *m, const char *name)
+static void line_add_key(struct metrics *m, const char *name)
 {
-    add_text(m, ", \"");
+    line_add_text(m, ", \"");
     size_t from = m->used;
-    add_text(m, name);
+    line_add_text(m, name);
     for (size_t i = from; i < m->used; i++)
         if ((unsigned char)m->line[i] < ' ' || m->line[i] == '"' || m->line[i] == '\\')
             m->line[i] = '_';
-    add_text(m, "\": ");
+    line_add_text(m, "\": ");
 }
 
 void metrics_begin(struct metrics *m, int64_t step)
@@ -133,7 +133,7 @@ void metrics_begin(struct metrics *m, int64_t step)
     m->no_memory = false;
     m->step = step;
     snprintf(text, sizeof text, "{\"step\": %" PRId64, step);
-    add_text(m, text);
+    line_add_text(m, text);
 }
 
 void metrics_put(struct metrics *m, const char *name, double value)
@@ -144,8 +144,8 @@ void metrics_put(struct metrics *m, const char *name, double value)
         if (strtod(text, NULL) == value)
             break;
     }
-    add_key(m, name);
-    add_text(m, text);
+    line_add_key(m, name);
+    line_add_text(m, text);
     tfevents_put(&m->events, name, (float)value);
 }
 
@@ -153,15 +153,15 @@ void metrics_put_int(struct metrics *m, const char *name, int64_t value)
 {
     char text[48];
     snprintf(text, sizeof text, "%" PRId64, value);
-    add_key(m, name);
-    add_text(m, text);
+    line_add_key(m, name);
+    line_add_text(m, text);
     tfevents_put(&m->events, name, (float)value);
 }
 
-static enum sotto_status write_step(struct metrics *m)
+static enum sotto_status write_metrics_step(struct metrics *m)
 {
     enum sotto_status st = SOTTO_OK;
-    add_text(m, "}\n");
+    line_add_text(m, "}\n");
     if (m->no_memory)
         st = fail(SOTTO_ENOMEM, "no memory for the metrics of step %" PRId64, m->step);
     else
@@ -172,7 +172,7 @@ static enum sotto_status write_step(struct metrics *m)
 
 enum sotto_status metrics_end(struct metrics *m)
 {
-    enum sotto_status st = write_step(m);
+    enum sotto_status st = write_metrics_step(m);
     bool reported = m->silent;
     m->silent = st != SOTTO_OK;
     return reported ? SOTTO_OK : st;

@@ -51,20 +51,20 @@ static enum sotto_status lock_file(struct rundir *run, const char *path, int *ou
 
 /* True if `fd` is still the file at `path`: the lock's last holder may have removed the file after
  * we opened it (rundir_discard). */
-static bool is_at(int fd, const char *path)
+static bool is_file_at(int fd, const char *path)
 {
     struct stat ours, there;
     return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
            ours.st_dev == there.st_dev;
 }
 
-static enum sotto_status take_lock(struct rundir *run)
+static enum sotto_status rundir_take_lock(struct rundir *run)
 {
     char path[FILE_PATH_ROOM], host[64] = "", *owner = run->made.owner;
     int fd;
     TRY(file_join(path, run->path, ".lock"));
     TRY(lock_file(run, path, &fd));
-    while (!is_at(fd, path)) {
+    while (!is_file_at(fd, path)) {
         close(fd);
         TRY(file_make_directories(run->path));
         TRY(lock_file(run, path, &fd));
@@ -113,7 +113,7 @@ enum sotto_status rundir_open(struct rundir *run, const char *path)
     TRY(file_join(run->checkpoints, path, "checkpoints"));
     run->made.kept = length_there(path);
     TRY(file_make_directories(path));
-    return take_lock(run);
+    return rundir_take_lock(run);
 }
 
 enum sotto_status rundir_unused(const char *path)
@@ -315,7 +315,7 @@ static enum sotto_status put_in_place(const char *partial, const char *complete)
 
 /* Takes the name of a complete checkpoint away before its files go. `*dropped`: no reader holds the
  * checkpoint. */
-static enum sotto_status drop(const struct rundir *run, int64_t step, bool *dropped)
+static enum sotto_status drop_checkpoint(const struct rundir *run, int64_t step, bool *dropped)
 {
     char complete[FILE_PATH_ROOM], partial[FILE_PATH_ROOM];
     struct checkpoint_hold hold;
@@ -333,7 +333,7 @@ static enum sotto_status drop(const struct rundir *run, int64_t step, bool *drop
     return st == SOTTO_OK ? file_remove_tree(partial) : st;
 }
 
-static enum sotto_status prune(const struct rundir *run, int64_t newest, int keep)
+static enum sotto_status prune_checkpoints(const struct rundir *run, int64_t newest, int keep)
 {
     int64_t *steps;
     int n, left;
@@ -344,7 +344,7 @@ static enum sotto_status prune(const struct rundir *run, int64_t newest, int kee
         bool dropped = false;
         if (steps[i] == newest)
             continue;
-        st = drop(run, steps[i], &dropped);
+        st = drop_checkpoint(run, steps[i], &dropped);
         left -= dropped;
     }
     free(steps);
@@ -387,7 +387,7 @@ enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
     TRY(file_sync_directory(c->run->checkpoints));
     /* The checkpoint is safe; what cannot be tidied up now is a warning, and is tried again next
      * time. */
-    if ((keep > 0 && prune(c->run, c->step, keep) != SOTTO_OK) ||
+    if ((keep > 0 && prune_checkpoints(c->run, c->step, keep) != SOTTO_OK) ||
         remove_partials(c->run) != SOTTO_OK)
         log_warn("%s", sotto_error());
     return SOTTO_OK;

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "io/steps.h"
-#include "io/whole.h"
+#include "io/checkpoint_check.h"
 
 /* Folders and lock that rundir_open has made, for removal after a refused start. */
 struct rundir_made {

@@ -37,7 +37,7 @@ enum safetensors_type safetensors_type_of(enum dtype type)
     return type == DTYPE_F32 ? SAFETENSORS_F32 : SAFETENSORS_BF16;
 }
 
-static enum safetensors_type type_named(const char *name)
+static enum safetensors_type find_type(const char *name)
 {
     int type = 0;
     while (type < SAFETENSORS_OTHER && strcmp(types[type].name, name) != 0)
@@ -106,7 +106,7 @@ static enum sotto_status read_entry(const json_t *info, const uint8_t *data, siz
 {
     size_t begin = 0, end = 0;
     TRY(json_get_text(info, "dtype", &e->type_name));
-    e->type = type_named(e->type_name);
+    e->type = find_type(e->type_name);
     TRY(read_shape(info, e));
     TRY(read_offsets(info, data_bytes, &begin, &end));
     e->data = data + begin;
@@ -122,7 +122,7 @@ static enum sotto_status read_entry(const json_t *info, const uint8_t *data, siz
     return SOTTO_OK;
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_entry_places(const void *a, const void *b)
 {
     const struct safetensors_entry *x = a, *y = b;
     if (x->data != y->data)
@@ -135,7 +135,7 @@ static enum sotto_status check_cover(struct safetensors_entry *entry, size_t cou
                                      const uint8_t *data, size_t data_bytes)
 {
     if (count)
-        qsort(entry, count, sizeof *entry, by_place);
+        qsort(entry, count, sizeof *entry, compare_entry_places);
     const uint8_t *next = data;
     for (size_t i = 0; i < count; i++) {
         if (entry[i].data < next)
@@ -181,7 +181,7 @@ size_t safetensors_head_bytes(const struct safetensors_file *file)
     return 8 + (size_t)header_length(file->map.data);
 }
 
-static enum sotto_status parse(struct safetensors_file *file, size_t *header_bytes)
+static enum sotto_status parse_header(struct safetensors_file *file, size_t *header_bytes)
 {
     const uint8_t *data = file->map.data;
     if (file->map.size < 8)
@@ -212,7 +212,7 @@ enum sotto_status safetensors_header_check(struct safetensors_file *file,
     size_t header_bytes = 0;
     *entry = NULL;
     *count = 0;
-    TRY(parse(file, &header_bytes));
+    TRY(parse_header(file, &header_bytes));
     const uint8_t *data = file->map.data + header_bytes;
     size_t data_bytes = file->map.size - header_bytes, n = 0;
     struct safetensors_entry *list = calloc(json_object_size(file->header) + 1, sizeof *list);

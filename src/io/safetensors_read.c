@@ -11,7 +11,7 @@
 
 #define INDEX_LIMIT ((size_t)100 << 20)
 
-static void close_file(struct safetensors_file *file)
+static void close_shard(struct safetensors_file *file)
 {
     if (!file->borrowed)
         file_map_close(&file->map);
@@ -22,20 +22,20 @@ static void close_file(struct safetensors_file *file)
 void safetensors_close(struct safetensors *set)
 {
     for (int i = 0; i < set->n_file; i++)
-        close_file(&set->file[i]);
+        close_shard(&set->file[i]);
     free(set->file);
     free(set->entry);
     *set = (struct safetensors){0};
 }
 
 /* Checks the file and adds its entries, unsorted. Takes over the file, also on failure. */
-static enum sotto_status add_file(struct safetensors *set, struct safetensors_file file)
+static enum sotto_status add_opened_file(struct safetensors *set, struct safetensors_file file)
 {
     struct safetensors_entry *list = NULL, *more = NULL;
     size_t count = 0;
     struct safetensors_file *files = realloc(set->file, (size_t)(set->n_file + 1) * sizeof *files);
     if (!files) {
-        close_file(&file);
+        close_shard(&file);
         return fail(SOTTO_ENOMEM, "no memory to open another file");
     }
     set->file = files;
@@ -55,29 +55,29 @@ static enum sotto_status add_file(struct safetensors *set, struct safetensors_fi
                           : fail(SOTTO_ENOMEM, "%s: no memory for %zu tensors", file.path, count);
 }
 
-static enum sotto_status add_path(struct safetensors *set, const char *path)
+static enum sotto_status add_file_at(struct safetensors *set, const char *path)
 {
     struct safetensors_file file = {.path = strdup(path)};
     if (!file.path)
         return fail(SOTTO_ENOMEM, "no memory to open %s", path);
     enum sotto_status st = file_map_open(&file.map, path);
     if (st != SOTTO_OK) {
-        close_file(&file);
+        close_shard(&file);
         return st;
     }
-    return add_file(set, file);
+    return add_opened_file(set, file);
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_entry_names(const void *a, const void *b)
 {
     const struct safetensors_entry *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
-static enum sotto_status sort(struct safetensors *set)
+static enum sotto_status sort_entries(struct safetensors *set)
 {
     if (set->count)
-        qsort(set->entry, set->count, sizeof *set->entry, by_name);
+        qsort(set->entry, set->count, sizeof *set->entry, compare_entry_names);
     for (size_t i = 1; i < set->count; i++)
         if (strcmp(set->entry[i - 1].name, set->entry[i].name) == 0)
             return fail(SOTTO_EFORMAT, "tensor '%.200s' is in two of the files",
@@ -114,10 +114,10 @@ static enum sotto_status open_shards(struct safetensors *set, const char *folder
             continue;
         TRY_DONE(check_shard_name(name));
         TRY_DONE(file_join(path, folder, name));
-        TRY_DONE(add_path(set, path));
+        TRY_DONE(add_file_at(set, path));
         json_object_set_new(opened, name, json_true());
     }
-    TRY_DONE(sort(set));
+    TRY_DONE(sort_entries(set));
     json_object_foreach(map, tensor, file)
     {
         if (!safetensors_find(set, tensor)) {
@@ -131,13 +131,13 @@ done:
     return st;
 }
 
-static enum sotto_status open_folder(struct safetensors *set, const char *folder)
+static enum sotto_status open_model_folder(struct safetensors *set, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     TRY(file_join(path, folder, "model.safetensors"));
     if (file_exists(path)) {
-        TRY(add_path(set, path));
-        return fail_in(sort(set), "%s: ", path);
+        TRY(add_file_at(set, path));
+        return fail_in(sort_entries(set), "%s: ", path);
     }
     TRY(file_join(path, folder, "pytorch_model.bin"));
     const bool pickled = file_exists(path);
@@ -162,11 +162,11 @@ enum sotto_status safetensors_open(struct safetensors *set, const char *path)
     *set = (struct safetensors){0};
     enum sotto_status st;
     if (file_is_directory(path)) {
-        st = open_folder(set, path);
+        st = open_model_folder(set, path);
     } else {
-        st = add_path(set, path);
+        st = add_file_at(set, path);
         if (st == SOTTO_OK)
-            st = fail_in(sort(set), "%s: ", path);
+            st = fail_in(sort_entries(set), "%s: ", path);
     }
     if (st != SOTTO_OK)
         safetensors_close(set);
@@ -180,9 +180,9 @@ enum sotto_status safetensors_open_memory(struct safetensors *set, const void *d
     struct safetensors_file file = {.map = {data, size}, .borrowed = true, .path = strdup(name)};
     if (!file.path)
         return fail(SOTTO_ENOMEM, "no memory to open %s", name);
-    enum sotto_status st = add_file(set, file);
+    enum sotto_status st = add_opened_file(set, file);
     if (st == SOTTO_OK)
-        st = fail_in(sort(set), "%s: ", name);
+        st = fail_in(sort_entries(set), "%s: ", name);
     if (st != SOTTO_OK)
         safetensors_close(set);
     return st;
@@ -197,12 +197,12 @@ enum sotto_status safetensors_open_head(struct safetensors *set, const void *hea
         return fail(SOTTO_ENOMEM, "no memory to open %s", name);
     enum sotto_status st = file_map_head(&file.map, head, bytes, size);
     if (st != SOTTO_OK) {
-        close_file(&file);
+        close_shard(&file);
         return fail_in(st, "%s: ", name);
     }
-    st = add_file(set, file);
+    st = add_opened_file(set, file);
     if (st == SOTTO_OK)
-        st = fail_in(sort(set), "%s: ", name);
+        st = fail_in(sort_entries(set), "%s: ", name);
     if (st != SOTTO_OK)
         safetensors_close(set);
     return st;
@@ -211,7 +211,8 @@ enum sotto_status safetensors_open_head(struct safetensors *set, const void *hea
 const struct safetensors_entry *safetensors_find(const struct safetensors *set, const char *name)
 {
     struct safetensors_entry key = {.name = name};
-    return set->count ? bsearch(&key, set->entry, set->count, sizeof key, by_name) : NULL;
+    return set->count ? bsearch(&key, set->entry, set->count, sizeof key, compare_entry_names)
+                      : NULL;
 }
 
 enum sotto_status safetensors_get(const struct safetensors *set, const char *name, int ndim,
@@ -239,12 +240,12 @@ const char *safetensors_metadata(const struct safetensors *set, const char *key)
     return json_string_value(json_object_get(metadata, key));
 }
 
-static uint16_t load16(const uint8_t *p)
+static uint16_t read_little16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-static uint64_t load(const uint8_t *p, size_t size)
+static uint64_t read_little_endian(const uint8_t *p, size_t size)
 {
     uint64_t bits = 0;
     while (size--)
@@ -266,11 +267,11 @@ enum sotto_status safetensors_read_f32_range(const struct safetensors_entry *ent
         return SOTTO_OK;
     case SAFETENSORS_BF16:
         for (size_t i = 0; i < count; i++)
-            out[i] = bf16_widen(load16(from + 2 * i));
+            out[i] = bf16_widen(read_little16(from + 2 * i));
         return SOTTO_OK;
     case SAFETENSORS_F16:
         for (size_t i = 0; i < count; i++)
-            out[i] = f16_widen(load16(from + 2 * i));
+            out[i] = f16_widen(read_little16(from + 2 * i));
         return SOTTO_OK;
     case SAFETENSORS_F64:
         for (size_t i = 0; i < count; i++) {
@@ -294,7 +295,7 @@ enum sotto_status safetensors_read_i64(const struct safetensors_entry *entry, in
 {
     size_t size = safetensors_type_size(entry->type);
     for (size_t i = 0; i < entry->count; i++) {
-        uint64_t bits = load(entry->data + i * size, size);
+        uint64_t bits = read_little_endian(entry->data + i * size, size);
         switch (entry->type) {
         case SAFETENSORS_I64:
             out[i] = (int64_t)bits;

@@ -39,8 +39,8 @@ enum sotto_status safetensors_writer_note(struct safetensors_writer *writer, con
 }
 
 /* The bytes of a tensor, or an error if they cannot be counted. */
-static enum sotto_status measure(enum safetensors_type type, int ndim, const int64_t *shape,
-                                 uint64_t *bytes)
+static enum sotto_status count_tensor_bytes(enum safetensors_type type, int ndim,
+                                            const int64_t *shape, uint64_t *bytes)
 {
     char text[SAFETENSORS_SHAPE_ROOM];
     if (type >= SAFETENSORS_OTHER)
@@ -56,11 +56,11 @@ static enum sotto_status measure(enum safetensors_type type, int ndim, const int
     return SOTTO_OK;
 }
 
-static enum sotto_status declare(struct safetensors_writer *writer, const char *name,
-                                 enum safetensors_type type, int ndim, const int64_t *shape)
+static enum sotto_status declare_tensor(struct safetensors_writer *writer, const char *name,
+                                        enum safetensors_type type, int ndim, const int64_t *shape)
 {
     uint64_t bytes = 0, end;
-    TRY(measure(type, ndim, shape, &bytes));
+    TRY(count_tensor_bytes(type, ndim, shape, &bytes));
     if (__builtin_add_overflow(writer->declared, bytes, &end) || end > INT64_MAX)
         return fail(SOTTO_EINVAL, "the file would be too large");
     if (writer->declared % safetensors_type_size(type) != 0)
@@ -89,7 +89,7 @@ enum sotto_status safetensors_writer_declare(struct safetensors_writer *writer, 
                                              const int64_t *shape)
 {
     assert(!writer->started);
-    return fail_in(declare(writer, name, type, ndim, shape), "tensor '%.200s': ", name);
+    return fail_in(declare_tensor(writer, name, type, ndim, shape), "tensor '%.200s': ", name);
 }
 
 enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, const char *path)

@@ -46,7 +46,7 @@ enum sotto_status state_enter_own(struct state_visitor *v, const char *group, in
 }
 
 /* A tensor inside of an own group is one of `of`, all of the same size. */
-static void place(const struct state_visitor *v, struct state_item *item)
+static void place_in_list(const struct state_visitor *v, struct state_item *item)
 {
     if (!v->own || !v->of)
         return;
@@ -54,7 +54,8 @@ static void place(const struct state_visitor *v, struct state_item *item)
     item->whole *= (size_t)v->of;
 }
 
-static enum sotto_status visit(struct state_visitor *v, const char *name, struct state_item item)
+static enum sotto_status visit_named(struct state_visitor *v, const char *name,
+                                     struct state_item item)
 {
     if (!v->own && (item.sliced ? v->skip_slices : v->skip_common))
         return SOTTO_OK;
@@ -66,9 +67,10 @@ static enum sotto_status visit(struct state_visitor *v, const char *name, struct
     return v->ops->visit(v, &item);
 }
 
-static enum sotto_status tensor(struct state_visitor *v, const char *name,
-                                enum memory_category category, struct device *dev, struct view view,
-                                size_t whole, size_t offset, size_t count, bool sliced)
+static enum sotto_status visit_tensor(struct state_visitor *v, const char *name,
+                                      enum memory_category category, struct device *dev,
+                                      struct view view, size_t whole, size_t offset, size_t count,
+                                      bool sliced)
 {
     assert(offset <= whole && count <= whole - offset);
     struct state_item item = {.kind = STATE_TENSOR,
@@ -80,22 +82,22 @@ static enum sotto_status tensor(struct state_visitor *v, const char *name,
                               .offset = offset,
                               .count = count,
                               .sliced = sliced};
-    place(v, &item);
-    return visit(v, name, item);
+    place_in_list(v, &item);
+    return visit_named(v, name, item);
 }
 
 enum sotto_status state_slice(struct state_visitor *v, const char *name,
                               enum memory_category category, struct device *dev, struct view view,
                               size_t whole, size_t offset, size_t count)
 {
-    return tensor(v, name, category, dev, view, whole, offset, count, true);
+    return visit_tensor(v, name, category, dev, view, whole, offset, count, true);
 }
 
 enum sotto_status state_tensor(struct state_visitor *v, const char *name,
                                enum memory_category category, struct device *dev, struct view view,
                                size_t count)
 {
-    return tensor(v, name, category, dev, view, count, 0, count, false);
+    return visit_tensor(v, name, category, dev, view, count, 0, count, false);
 }
 
 enum sotto_status state_table(struct state_visitor *v, const struct table *table,
@@ -109,16 +111,16 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
         struct piece p = {0};
         bool more = owned_next(owned, in, &p);
         if (!more) /* a loader still learns of the tensor */
-            TRY(tensor(v, e->name, category, dev, view, e->count, 0, 0, sliced));
+            TRY(visit_tensor(v, e->name, category, dev, view, e->count, 0, 0, sliced));
         for (; more; more = owned_next(owned, in, &p))
-            TRY(tensor(v, e->name, category, dev, view_at(view, p.own), e->count,
-                       p.whole - in.begin, p.count, sliced));
+            TRY(visit_tensor(v, e->name, category, dev, view_at(view, p.own), e->count,
+                             p.whole - in.begin, p.count, sliced));
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status array(struct state_visitor *v, const char *name,
-                               enum safetensors_type type, void *data, size_t count)
+static enum sotto_status visit_array(struct state_visitor *v, const char *name,
+                                     enum safetensors_type type, void *data, size_t count)
 {
     struct state_item item = {.kind = STATE_TENSOR,
                               .type = type,
@@ -126,23 +128,23 @@ static enum sotto_status array(struct state_visitor *v, const char *name,
                               .data = data,
                               .whole = count,
                               .count = count};
-    place(v, &item);
-    return visit(v, name, item);
+    place_in_list(v, &item);
+    return visit_named(v, name, item);
 }
 
 enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data, size_t count)
 {
-    return array(v, name, SAFETENSORS_I64, data, count);
+    return visit_array(v, name, SAFETENSORS_I64, data, count);
 }
 
 enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *data, size_t bytes)
 {
-    return array(v, name, SAFETENSORS_U8, data, bytes);
+    return visit_array(v, name, SAFETENSORS_U8, data, bytes);
 }
 
 /* Inside of an own group: one of a list. */
-static enum sotto_status listed(struct state_visitor *v, const char *name,
-                                enum safetensors_type type, void *value)
+static enum sotto_status visit_listed(struct state_visitor *v, const char *name,
+                                      enum safetensors_type type, void *value)
 {
     struct state_item item = {.kind = STATE_TENSOR,
                               .type = type,
@@ -151,22 +153,22 @@ static enum sotto_status listed(struct state_visitor *v, const char *name,
                               .whole = 1,
                               .count = 1,
                               .scalar = true};
-    place(v, &item);
-    return visit(v, name, item);
+    place_in_list(v, &item);
+    return visit_named(v, name, item);
 }
 
 enum sotto_status state_int(struct state_visitor *v, const char *name, int64_t *value)
 {
     if (v->own && v->of)
-        return listed(v, name, SAFETENSORS_I64, value);
-    return visit(v, name, (struct state_item){.kind = STATE_INT, .to.integer = value});
+        return visit_listed(v, name, SAFETENSORS_I64, value);
+    return visit_named(v, name, (struct state_item){.kind = STATE_INT, .to.integer = value});
 }
 
 enum sotto_status state_real(struct state_visitor *v, const char *name, double *value)
 {
     if (v->own && v->of)
-        return listed(v, name, SAFETENSORS_F64, value);
-    return visit(v, name, (struct state_item){.kind = STATE_REAL, .to.real = value});
+        return visit_listed(v, name, SAFETENSORS_F64, value);
+    return visit_named(v, name, (struct state_item){.kind = STATE_REAL, .to.real = value});
 }
 
 enum sotto_status state_count(struct state_visitor *v, const char *name, int64_t *value,
@@ -192,7 +194,8 @@ enum sotto_status state_within(struct state_visitor *v, const char *name, double
 enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room)
 {
     assert(!v->own); /* texts have no lists */
-    return visit(v, name, (struct state_item){.kind = STATE_TEXT, .to.text = text, .room = room});
+    return visit_named(v, name,
+                       (struct state_item){.kind = STATE_TEXT, .to.text = text, .room = room});
 }
 
 enum sotto_status state_pieces(struct state_visitor *v, const struct state_item *item,
@@ -237,35 +240,35 @@ void state_counter_init(struct state_visitor *v)
 }
 
 /* The finalizer of SplitMix64: a bijection in which every input bit reaches every output bit. */
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
 }
 
-struct hashing {
+struct state_digest {
     uint64_t name, sum;
     size_t index, size;
 };
 
 static enum sotto_status hash_piece(void *arg, const void *data, size_t bytes)
 {
-    struct hashing *h = arg;
+    struct state_digest *h = arg;
     for (const char *p = data, *end = p + bytes; p < end; p += h->size) {
         uint64_t bits = 0;
         memcpy(&bits, p, h->size);
-        h->sum += mix(mix(h->name + h->index++) ^ bits);
+        h->sum += mix_bits(mix_bits(h->name + h->index++) ^ bits);
     }
     return SOTTO_OK;
 }
 
 static enum sotto_status hash_item(struct state_visitor *v, const struct state_item *item)
 {
-    struct hashing h = {.index = item->offset, .size = 1};
+    struct state_digest h = {.index = item->offset, .size = 1};
     for (const char *p = item->name; *p; p++)
-        h.name = mix(h.name + (uint8_t)*p + 1);
-    h.name = mix(h.name ^ (uint64_t)item->kind << 8 ^ (uint64_t)item->type);
+        h.name = mix_bits(h.name + (uint8_t)*p + 1);
+    h.name = mix_bits(h.name ^ (uint64_t)item->kind << 8 ^ (uint64_t)item->type);
     switch (item->kind) {
     case STATE_TENSOR:
         h.size = safetensors_type_size(item->type);

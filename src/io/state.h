@@ -198,7 +198,7 @@ enum sotto_status state_file_open_head(struct state_file *file, const void *head
 const void *state_file_head(const struct state_file *file, size_t *bytes, size_t *size);
 /* A hash of the size, the header and the beginning of each tensor: of two checkpoints it differs,
  * since a checkpoint holds the nanoseconds that training has taken. */
-uint64_t state_file_print(const struct state_file *file);
+uint64_t state_file_fingerprint(const struct state_file *file);
 void state_file_close(struct state_file *file);   /* fine if not open */
 void state_counter_init(struct state_visitor *v); /* read v->bytes */
 

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 
-static int notes_by_name(const void *a, const void *b)
+static int compare_notes(const void *a, const void *b)
 {
     return strcmp(((const struct state_note *)a)->name, ((const struct state_note *)b)->name);
 }
@@ -26,7 +26,7 @@ static enum sotto_status list_notes(struct state_file *f)
         if (strcmp(key, "format") != 0)
             f->note[f->notes++] = (struct state_note){key, json_string_value(value)};
     }
-    qsort(f->note, f->notes, sizeof *f->note, notes_by_name);
+    qsort(f->note, f->notes, sizeof *f->note, compare_notes);
     return SOTTO_OK;
 }
 
@@ -60,7 +60,7 @@ const void *state_file_head(const struct state_file *f, size_t *bytes, size_t *s
     return f->set.file[0].map.data;
 }
 
-uint64_t state_file_print(const struct state_file *f)
+uint64_t state_file_fingerprint(const struct state_file *f)
 {
     enum { BEGINNING = 4096 };
     size_t bytes, size;

@@ -16,20 +16,20 @@
 
 #define AWAY_BYTES ((size_t)4 << 20) /* read at once from a file in another process */
 
-static const char *name_of(const struct state_file *f, size_t i)
+static const char *entry_name(const struct state_file *f, size_t i)
 {
     return i < f->set.count ? f->set.entry[i].name : f->note[i - f->set.count].name;
 }
 
 /* Returns the index of the first name in the sorted range [begin, end) that is not less than
  * `name`; with `after`, the first after all names that begin with `name`. */
-static size_t bound(const struct state_file *f, size_t begin, size_t end, const char *name,
-                    bool behind)
+static size_t find_bound(const struct state_file *f, size_t begin, size_t end, const char *name,
+                         bool behind)
 {
     const size_t length = strlen(name);
     while (begin < end) {
         size_t middle = begin + (end - begin) / 2;
-        const char *at = name_of(f, middle);
+        const char *at = entry_name(f, middle);
         if (behind ? strncmp(at, name, length) <= 0 : strcmp(at, name) < 0)
             begin = middle + 1;
         else
@@ -39,14 +39,14 @@ static size_t bound(const struct state_file *f, size_t begin, size_t end, const 
 }
 
 /* Returns the tensors (`which` 0) or notes (1) whose names begin with `prefix`. */
-static struct state_span find_all(const struct state_file *f, int which, const char *prefix)
+static struct state_span find_prefix(const struct state_file *f, int which, const char *prefix)
 {
     const size_t from = which ? f->set.count : 0, to = f->set.count + (which ? f->notes : 0);
-    const size_t begin = bound(f, from, to, prefix, false);
-    return (struct state_span){begin, bound(f, begin, to, prefix, true)};
+    const size_t begin = find_bound(f, from, to, prefix, false);
+    return (struct state_span){begin, find_bound(f, begin, to, prefix, true)};
 }
 
-static enum sotto_status see(struct state_visitor *v, struct state_span span)
+static enum sotto_status mark_seen(struct state_visitor *v, struct state_span span)
 {
     if (span.begin == span.end)
         return SOTTO_OK;
@@ -63,8 +63,8 @@ static enum sotto_status see(struct state_visitor *v, struct state_span span)
 }
 
 /* All elements of `piece` to the item, from its element `at` on. */
-static enum sotto_status load_piece(const struct state_item *item, size_t at,
-                                    const struct safetensors_entry *piece)
+static enum sotto_status load_host_piece(const struct state_item *item, size_t at,
+                                         const struct safetensors_entry *piece)
 {
     TRY(safetensors_check_numbers(piece, 0, piece->count));
     const size_t size = safetensors_type_size(item->type);
@@ -79,8 +79,8 @@ static enum sotto_status load_piece(const struct state_item *item, size_t at,
 }
 
 /* The same for a slice of a file that is elsewhere, piece after piece. */
-static enum sotto_status load_away(struct state_visitor *v, const struct state_item *item,
-                                   const struct safetensors_entry *slice)
+static enum sotto_status load_remote_slice(struct state_visitor *v, const struct state_item *item,
+                                           const struct safetensors_entry *slice)
 {
     const struct state_file *f = v->load.file;
     const size_t size = safetensors_type_size(item->type), step = AWAY_BYTES / size;
@@ -92,12 +92,12 @@ static enum sotto_status load_away(struct state_visitor *v, const struct state_i
         piece.data = v->staging;
         piece.count = slice->count - at < step ? slice->count - at : step;
         TRY(f->source.read(f->source.arg, begin + at * size, v->staging, piece.count * size));
-        TRY(load_piece(item, at, &piece));
+        TRY(load_host_piece(item, at, &piece));
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status load_tensor(struct state_visitor *v, const struct state_item *item)
+static enum sotto_status load_state_tensor(struct state_visitor *v, const struct state_item *item)
 {
     const struct safetensors *set = &v->load.file->set;
     const struct safetensors_entry *e = safetensors_find(set, item->name);
@@ -108,16 +108,17 @@ static enum sotto_status load_tensor(struct state_visitor *v, const struct state
                     item->name, e->type_name, e->count, safetensors_type_name(item->type),
                     item->whole);
     const size_t at = (size_t)(e - set->entry);
-    TRY(see(v, (struct state_span){at, at + 1}));
+    TRY(mark_seen(v, (struct state_span){at, at + 1}));
     if (item->count == 0)
         return SOTTO_OK;
     struct safetensors_entry slice = *e;
     slice.data += item->offset * safetensors_type_size(e->type);
     slice.count = item->count;
-    return v->load.file->source.read ? load_away(v, item, &slice) : load_piece(item, 0, &slice);
+    return v->load.file->source.read ? load_remote_slice(v, item, &slice)
+                                     : load_host_piece(item, 0, &slice);
 }
 
-static enum sotto_status load_scalar(const struct state_item *item, const char *text)
+static enum sotto_status load_state_scalar(const struct state_item *item, const char *text)
 {
     char *end;
     errno = 0;
@@ -144,14 +145,14 @@ static enum sotto_status load_scalar(const struct state_item *item, const char *
 static enum sotto_status load_item(struct state_visitor *v, const struct state_item *item)
 {
     if (item->kind == STATE_TENSOR)
-        return load_tensor(v, item);
+        return load_state_tensor(v, item);
     const struct state_file *f = v->load.file;
     const size_t end = f->set.count + f->notes;
-    const size_t at = bound(f, f->set.count, end, item->name, false);
-    if (at == end || strcmp(name_of(f, at), item->name) != 0)
+    const size_t at = find_bound(f, f->set.count, end, item->name, false);
+    if (at == end || strcmp(entry_name(f, at), item->name) != 0)
         return fail(SOTTO_EFORMAT, "the file has no state '%s'", item->name);
-    TRY(see(v, (struct state_span){at, at + 1}));
-    return load_scalar(item, f->note[at - f->set.count].text);
+    TRY(mark_seen(v, (struct state_span){at, at + 1}));
+    return load_state_scalar(item, f->note[at - f->set.count].text);
 }
 
 bool state_loading(const struct state_visitor *v)
@@ -165,8 +166,8 @@ bool state_has(const struct state_visitor *v, const char *name)
     char full[2 * STATE_NAME_ROOM];
     snprintf(full, sizeof full, "%s%s", v->prefix, name);
     for (int which = 0; which < 2; which++) {
-        struct state_span s = find_all(v->load.file, which, full);
-        if (s.begin < s.end && (group || strcmp(name_of(v->load.file, s.begin), full) == 0))
+        struct state_span s = find_prefix(v->load.file, which, full);
+        if (s.begin < s.end && (group || strcmp(entry_name(v->load.file, s.begin), full) == 0))
             return true;
     }
     return false;
@@ -176,11 +177,12 @@ enum sotto_status state_ignore(struct state_visitor *v, const char *group)
 {
     char full[2 * STATE_NAME_ROOM];
     snprintf(full, sizeof full, "%s%s", v->prefix, group);
-    TRY(see(v, find_all(v->load.file, 0, full)));
-    return see(v, find_all(v->load.file, 1, full));
+    TRY(mark_seen(v, find_prefix(v->load.file, 0, full)));
+    return mark_seen(v, find_prefix(v->load.file, 1, full));
 }
 
-static const struct safetensors_entry *find_here(const struct state_visitor *v, const char *name)
+static const struct safetensors_entry *find_in_group(const struct state_visitor *v,
+                                                     const char *name)
 {
     char full[2 * STATE_NAME_ROOM];
     snprintf(full, sizeof full, "%s%s", v->prefix, name);
@@ -189,13 +191,13 @@ static const struct safetensors_entry *find_here(const struct state_visitor *v, 
 
 size_t state_stored(const struct state_visitor *v, const char *name)
 {
-    const struct safetensors_entry *e = find_here(v, name);
+    const struct safetensors_entry *e = find_in_group(v, name);
     return !e ? 0 : v->own && v->of ? e->count / (size_t)v->of : e->count;
 }
 
 enum dtype state_stored_type(const struct state_visitor *v, const char *name, enum dtype otherwise)
 {
-    const struct safetensors_entry *e = find_here(v, name);
+    const struct safetensors_entry *e = find_in_group(v, name);
     return e && e->type == SAFETENSORS_F32    ? DTYPE_F32
            : e && e->type == SAFETENSORS_BF16 ? DTYPE_BF16
                                               : otherwise;
@@ -205,7 +207,7 @@ int64_t state_owners(const struct state_visitor *v, const char *group, const cha
 {
     char name[128];
     snprintf(name, sizeof name, "%s.%s", group, scalar);
-    const struct safetensors_entry *e = find_here(v, name);
+    const struct safetensors_entry *e = find_in_group(v, name);
     if (e)
         return e->count < INT64_MAX ? (int64_t)e->count : INT64_MAX;
     for (int64_t i = 0;; i++) { /* each one's own group */
@@ -256,7 +258,7 @@ size_t state_loader_left(struct state_visitor *v, const char **first)
         const bool last = i == v->load.count;
         const size_t begin = last ? all : v->load.seen[i].begin;
         if (begin > at && left == 0)
-            *first = name_of(f, at);
+            *first = entry_name(f, at);
         left += begin > at ? begin - at : 0;
         if (!last && v->load.seen[i].end > at)
             at = v->load.seen[i].end;

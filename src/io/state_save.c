@@ -13,7 +13,7 @@ struct state_saved {
     uint64_t scalar;        /* bits of a scalar */
 };
 
-static enum sotto_status note(struct state_visitor *v, const char *name, const char *text)
+static enum sotto_status add_note(struct state_visitor *v, const char *name, const char *text)
 {
     if (json_object_get(v->save.writer.metadata, name))
         return fail(SOTTO_EINVAL, "state '%s' is visited twice, or its name is taken", name);
@@ -21,7 +21,7 @@ static enum sotto_status note(struct state_visitor *v, const char *name, const c
 }
 
 /* Collects a slice. Slices of one tensor agree on type and size; `first` groups them. */
-static enum sotto_status collect(struct state_visitor *v, const struct state_item *item)
+static enum sotto_status collect_slice(struct state_visitor *v, const struct state_item *item)
 {
     if (v->save.count == v->save.room) {
         size_t room = v->save.room ? 2 * v->save.room : 64;
@@ -41,20 +41,20 @@ static enum sotto_status collect(struct state_visitor *v, const struct state_ite
     return SOTTO_OK;
 }
 
-static enum sotto_status save_item(struct state_visitor *v, const struct state_item *item)
+static enum sotto_status save_state_item(struct state_visitor *v, const struct state_item *item)
 {
     char text[64];
     switch (item->kind) {
     case STATE_TENSOR:
-        return collect(v, item);
+        return collect_slice(v, item);
     case STATE_INT:
         snprintf(text, sizeof text, "%" PRId64, *item->to.integer);
-        return note(v, item->name, text);
+        return add_note(v, item->name, text);
     case STATE_REAL:
         snprintf(text, sizeof text, "%a", *item->to.real);
-        return note(v, item->name, text);
+        return add_note(v, item->name, text);
     case STATE_TEXT:
-        return note(v, item->name, item->to.text);
+        return add_note(v, item->name, item->to.text);
     }
     assert(0);
     return SOTTO_EINVAL;
@@ -70,7 +70,7 @@ static void save_free(struct state_visitor *v)
 
 enum sotto_status state_saver_init(struct state_visitor *v)
 {
-    static const struct state_ops ops = {save_item, save_free};
+    static const struct state_ops ops = {save_state_item, save_free};
     *v = (struct state_visitor){.ops = &ops};
     enum sotto_status st = safetensors_writer_init(&v->save.writer);
     if (st != SOTTO_OK)
@@ -78,7 +78,7 @@ enum sotto_status state_saver_init(struct state_visitor *v)
     return st;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_slice_names(const void *a, const void *b)
 {
     const struct state_saved *x = a, *y = b;
     int order = strcmp(x->item.name, y->item.name);
@@ -87,7 +87,7 @@ static int by_name(const void *a, const void *b)
 
 /* Wide types first, which keeps every tensor aligned; then tensors in the order of their first
  * visit, then slices by place. */
-static int by_place(const void *a, const void *b)
+static int compare_slice_places(const void *a, const void *b)
 {
     const struct state_saved *x = a, *y = b;
     size_t sx = safetensors_type_size(x->item.type), sy = safetensors_type_size(y->item.type);
@@ -100,9 +100,9 @@ static int by_place(const void *a, const void *b)
     return (x->item.count > y->item.count) - (x->item.count < y->item.count);
 }
 
-static enum sotto_status sort(struct state_saved *s, size_t n)
+static enum sotto_status sort_slices(struct state_saved *s, size_t n)
 {
-    qsort(s, n, sizeof *s, by_name);
+    qsort(s, n, sizeof *s, compare_slice_names);
     for (size_t i = 1; i < n; i++) {
         const struct state_item *a = &s[i - 1].item, *b = &s[i].item;
         if (strcmp(a->name, b->name) != 0)
@@ -113,14 +113,14 @@ static enum sotto_status sort(struct state_saved *s, size_t n)
                         safetensors_type_name(b->type), b->whole);
         s[i].first = s[i - 1].first;
     }
-    qsort(s, n, sizeof *s, by_place);
+    qsort(s, n, sizeof *s, compare_slice_places);
     return SOTTO_OK;
 }
 
 /* Declares the tensor of the slices from `s` on, and returns the number of its slices in `*used`.
  */
-static enum sotto_status declare(struct state_visitor *v, const struct state_saved *s, size_t n,
-                                 size_t *used)
+static enum sotto_status declare_slices(struct state_visitor *v, const struct state_saved *s,
+                                        size_t n, size_t *used)
 {
     size_t reached = 0, k = 0;
     for (; k < n && s[k].first == s[0].first; k++) {
@@ -138,7 +138,7 @@ static enum sotto_status declare(struct state_visitor *v, const struct state_sav
     return safetensors_writer_declare(&v->save.writer, s->item.name, s->item.type, 1, &shape);
 }
 
-static enum sotto_status put(void *writer, const void *data, size_t bytes)
+static enum sotto_status put_piece(void *writer, const void *data, size_t bytes)
 {
     return safetensors_writer_put(writer, data, bytes);
 }
@@ -159,15 +159,15 @@ enum sotto_status state_saver_write(struct state_visitor *v, const char *path)
     size_t n = v->save.count, used = 0;
     assert(v->depth == 0);
     if (n && !v->save.declared)
-        TRY(sort(s, n));
+        TRY(sort_slices(s, n));
     for (size_t i = 0; i < n && !v->save.declared; i += used)
-        TRY(declare(v, s + i, n - i, &used));
+        TRY(declare_slices(v, s + i, n - i, &used));
     v->save.declared = true;
     TRY(safetensors_writer_start(&v->save.writer, path));
     for (size_t i = 0; i < n; i++) {
         if (s[i].item.scalar)
             s[i].item.data = &s[i].scalar;
-        TRY(state_pieces(v, &s[i].item, put, &v->save.writer));
+        TRY(state_pieces(v, &s[i].item, put_piece, &v->save.writer));
     }
     return safetensors_writer_finish(&v->save.writer);
 }

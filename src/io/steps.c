@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "io/whole.h"
+#include "io/checkpoint_check.h"
 
 /* Tries to hold a checkpoint while the run removes one after the other, with a pause of 1 ms after
  * each. */
@@ -32,7 +32,7 @@ enum sotto_status steps_folder(const char *checkpoints, int64_t step, char out[F
 }
 
 /* The step of "step-00000100", -1 for any other name. */
-static int64_t step_of(const char *name)
+static int64_t step_from_name(const char *name)
 {
     if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strlen(name) > 23)
         return -1;
@@ -60,7 +60,7 @@ bool steps_named(const char *path, int64_t *step, char run[FILE_PATH_ROOM])
     size_t end = strlen(path), begin = name_begin(path, &end);
     *run = '\0';
     snprintf(name, sizeof name, "%.*s", (int)(end - begin), path + begin);
-    *step = step_of(name);
+    *step = step_from_name(name);
     if (*step < 0)
         return false;
     end = begin;
@@ -83,11 +83,11 @@ static int compare_steps(const void *a, const void *b)
 }
 
 /* Adds the steps of an open folder. */
-static enum sotto_status list_open(DIR *dir, int64_t **steps, int *n)
+static enum sotto_status list_open_folder(DIR *dir, int64_t **steps, int *n)
 {
     for (struct dirent *d; (d = readdir(dir));) {
         struct stat info;
-        int64_t step = step_of(d->d_name);
+        int64_t step = step_from_name(d->d_name);
         if (step < 0 || fstatat(dirfd(dir), d->d_name, &info, 0) != 0 || !S_ISDIR(info.st_mode))
             continue;
         int64_t *more = realloc(*steps, (size_t)(*n + 1) * sizeof *more);
@@ -111,7 +111,7 @@ enum sotto_status steps_list(const char *checkpoints, int64_t **steps, int *n)
                                : fail_errno(SOTTO_EIO, "cannot read folder %s", checkpoints);
     for (int tries = 0; tries < MOST_LISTED && st == SOTTO_OK && *n == 0; tries++) {
         rewinddir(dir);
-        st = list_open(dir, steps, n);
+        st = list_open_folder(dir, steps, n);
     }
     closedir(dir);
     if (st != SOTTO_OK) {
@@ -203,7 +203,7 @@ enum sotto_status checkpoint_hold_one(struct checkpoint_hold *hold, const char *
 
 /* Makes one pass over the present checkpoints; `*lost`: the run has removed one meanwhile. */
 static enum sotto_status hold_listed(struct checkpoint_hold *hold, const char *checkpoints,
-                                     bool say, int64_t *step, char folder[FILE_PATH_ROOM],
+                                     bool warn, int64_t *step, char folder[FILE_PATH_ROOM],
                                      bool *lost)
 {
     int64_t *steps;
@@ -219,7 +219,7 @@ static enum sotto_status hold_listed(struct checkpoint_hold *hold, const char *c
             st = checkpoint_check(folder);
         if (st == SOTTO_OK || st == SOTTO_ENOMEM) /* the latter is no fault of the checkpoint's */
             break;
-        if (say)
+        if (warn)
             log_warn("checkpoint %s is passed over: %s", folder, sotto_error());
         checkpoint_release(hold);
     }
@@ -233,7 +233,7 @@ static enum sotto_status hold_listed(struct checkpoint_hold *hold, const char *c
     return st;
 }
 
-enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const char *path, bool say,
+enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const char *path, bool warn,
                                          int64_t *step, char folder[FILE_PATH_ROOM])
 {
     char checkpoints[FILE_PATH_ROOM];
@@ -242,7 +242,7 @@ enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const cha
     TRY(file_join(checkpoints, path, "checkpoints"));
     for (int tries = 0; tries < MOST_LOST; tries++) {
         bool lost = false;
-        TRY(hold_listed(hold, checkpoints, say, step, folder, &lost));
+        TRY(hold_listed(hold, checkpoints, warn, step, folder, &lost));
         if (!lost)
             return SOTTO_OK;
         *step = -1;
@@ -251,11 +251,11 @@ enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const cha
     return fail(SOTTO_EIO, "checkpoints in %s are removed before they can be read", checkpoints);
 }
 
-enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
+enum sotto_status checkpoint_newest(const char *path, bool warn, int64_t *step,
                                     char folder[FILE_PATH_ROOM])
 {
     struct checkpoint_hold hold;
-    const enum sotto_status st = checkpoint_hold_newest(&hold, path, say, step, folder);
+    const enum sotto_status st = checkpoint_hold_newest(&hold, path, warn, step, folder);
     checkpoint_release(&hold);
     return st;
 }

@@ -28,7 +28,7 @@ enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder
 
 /* The same among checkpoints that can be read. Others are skipped, with `warn` with a warning; an
  * error if there are checkpoints and none can be read. */
-enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
+enum sotto_status checkpoint_newest(const char *path, bool warn, int64_t *step,
                                     char folder[FILE_PATH_ROOM]);
 
 /* Counts the complete checkpoints under the run folder `path`. */
@@ -41,7 +41,7 @@ struct checkpoint_hold {
 
 /* As checkpoint_newest, and holds the checkpoint. If the run removes it before the lock, tries the
  * newest of the others. */
-enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const char *path, bool say,
+enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const char *path, bool warn,
                                          int64_t *step, char folder[FILE_PATH_ROOM]);
 
 /* Holds this checkpoint; an error if the checkpoint is gone or cannot be read. */

@@ -50,14 +50,14 @@ static uint8_t *put_varint(uint8_t *p, uint64_t value)
     return p;
 }
 
-static uint8_t *put_key(uint8_t *p, int field, int wire)
+static uint8_t *put_field_key(uint8_t *p, int field, int wire)
 {
     return put_varint(p, (uint64_t)(field << 3 | wire));
 }
 
 static uint8_t *put_bytes(uint8_t *p, int field, const void *data, size_t size)
 {
-    p = put_varint(put_key(p, field, BYTES), size);
+    p = put_varint(put_field_key(p, field, BYTES), size);
     if (size)
         memcpy(p, data, size);
     return p + size;
@@ -67,11 +67,11 @@ static uint8_t *put_event_head(uint8_t *p, double wall_time, int64_t step)
 {
     uint64_t bits;
     memcpy(&bits, &wall_time, 8);
-    p = put_fixed(put_key(p, 1, FIXED64), bits, 8);
-    return put_varint(put_key(p, 2, VARINT), (uint64_t)step);
+    p = put_fixed(put_field_key(p, 1, FIXED64), bits, 8);
+    return put_varint(put_field_key(p, 2, VARINT), (uint64_t)step);
 }
 
-static enum sotto_status reserve(uint8_t **buffer, size_t *room, size_t need)
+static enum sotto_status reserve_bytes(uint8_t **buffer, size_t *room, size_t need)
 {
     if (need <= *room)
         return SOTTO_OK;
@@ -85,7 +85,7 @@ static enum sotto_status reserve(uint8_t **buffer, size_t *room, size_t need)
 
 /* Frames the payload, which ends at `end` and begins FRAME_HEAD bytes into t->record, and writes
  * it. A record of which only a part found room is taken back. */
-static enum sotto_status write_record(struct tfevents *t, uint8_t *end)
+static enum sotto_status write_tf_record(struct tfevents *t, uint8_t *end)
 {
     uint8_t *payload = t->record + FRAME_HEAD;
     size_t length = (size_t)(end - payload);
@@ -95,15 +95,16 @@ static enum sotto_status write_record(struct tfevents *t, uint8_t *end)
     return file_append(t->file, t->path, t->record, (size_t)(end - t->record));
 }
 
-static enum sotto_status write_opening(struct tfevents *t, double wall_time, int64_t first_step)
+static enum sotto_status write_first_events(struct tfevents *t, double wall_time,
+                                            int64_t first_step)
 {
     static const char version[] = "brain.Event:2";
-    TRY(reserve(&t->record, &t->record_room, FRAME_HEAD + EVENT_ROOM + FRAME_TAIL));
+    TRY(reserve_bytes(&t->record, &t->record_room, FRAME_HEAD + EVENT_ROOM + FRAME_TAIL));
     uint8_t *p = put_event_head(t->record + FRAME_HEAD, wall_time, 0);
-    TRY(write_record(t, put_bytes(p, 3, version, sizeof version - 1)));
-    uint8_t start[2], *q = put_varint(put_key(start, 1, VARINT), 1);
+    TRY(write_tf_record(t, put_bytes(p, 3, version, sizeof version - 1)));
+    uint8_t start[2], *q = put_varint(put_field_key(start, 1, VARINT), 1);
     p = put_event_head(t->record + FRAME_HEAD, wall_time, first_step);
-    return write_record(t, put_bytes(p, 7, start, (size_t)(q - start)));
+    return write_tf_record(t, put_bytes(p, 7, start, (size_t)(q - start)));
 }
 
 enum sotto_status tfevents_open(struct tfevents *t, const char *folder, double wall_time,
@@ -116,7 +117,7 @@ enum sotto_status tfevents_open(struct tfevents *t, const char *folder, double w
              (long)getpid());
     TRY(file_join(t->path, folder, name));
     TRY(file_open(&t->file, t->path, O_WRONLY | O_CREAT | O_APPEND));
-    enum sotto_status st = write_opening(t, wall_time, first_step);
+    enum sotto_status st = write_first_events(t, wall_time, first_step);
     if (st != SOTTO_OK)
         tfevents_close(t);
     return st;
@@ -134,18 +135,18 @@ void tfevents_close(struct tfevents *t)
 void tfevents_put(struct tfevents *t, const char *tag, float value)
 {
     size_t length = strlen(tag);
-    if (reserve(&t->summary, &t->summary_room, t->summary_used + length + 2 * VALUE_ROOM) !=
+    if (reserve_bytes(&t->summary, &t->summary_room, t->summary_used + length + 2 * VALUE_ROOM) !=
         SOTTO_OK) {
         t->no_memory = true;
         return;
     }
     uint32_t bits;
     memcpy(&bits, &value, 4);
-    uint8_t head[VALUE_ROOM], *h = put_varint(put_key(head, 1, BYTES), length);
+    uint8_t head[VALUE_ROOM], *h = put_varint(put_field_key(head, 1, BYTES), length);
     uint8_t *p = t->summary + t->summary_used;
-    p = put_varint(put_key(p, 1, BYTES), (size_t)(h - head) + length + 5);
+    p = put_varint(put_field_key(p, 1, BYTES), (size_t)(h - head) + length + 5);
     p = put_bytes(p, 1, tag, length);
-    p = put_fixed(put_key(p, 2, FIXED32), bits, 4);
+    p = put_fixed(put_field_key(p, 2, FIXED32), bits, 4);
     t->summary_used = (size_t)(p - t->summary);
 }
 
@@ -157,7 +158,7 @@ enum sotto_status tfevents_write(struct tfevents *t, double wall_time, int64_t s
     t->no_memory = false;
     if (lost)
         return fail(SOTTO_ENOMEM, "no memory for the events of step %lld", (long long)step);
-    TRY(reserve(&t->record, &t->record_room, FRAME_HEAD + EVENT_ROOM + used + FRAME_TAIL));
+    TRY(reserve_bytes(&t->record, &t->record_room, FRAME_HEAD + EVENT_ROOM + used + FRAME_TAIL));
     uint8_t *p = put_event_head(t->record + FRAME_HEAD, wall_time, step);
-    return write_record(t, put_bytes(p, 5, t->summary, used));
+    return write_tf_record(t, put_bytes(p, 5, t->summary, used));
 }

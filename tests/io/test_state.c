@@ -130,12 +130,12 @@ static void load_from_elsewhere(void **state)
                                       (struct state_source){read_elsewhere, &e}),
                  SOTTO_EFORMAT, "away: ");
 
-    const uint64_t print = state_file_print(&here); /* of a tensor, not of the header */
+    const uint64_t print = state_file_fingerprint(&here); /* of a tensor, not of the header */
     a.m[3] += 1;
     save(&a, at("other.safetensors"));
     assert_ok(state_file_open(&there, at("other.safetensors")));
     assert_memory_equal(head, state_file_head(&there, &bytes, &size), bytes);
-    assert_true(print != state_file_print(&there));
+    assert_true(print != state_file_fingerprint(&there));
     state_file_close(&there);
     state_file_close(&here);
 }

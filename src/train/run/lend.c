@@ -148,7 +148,7 @@ static struct lent_about describe_file(const struct state_file *file)
 {
     size_t bytes, size;
     (void)state_file_head(file, &bytes, &size);
-    return (struct lent_about){state_file_print(file), bytes, size};
+    return (struct lent_about){state_file_fingerprint(file), bytes, size};
 }
 
 /* Whether this rank has the file that rank 0 has, which is open then. */

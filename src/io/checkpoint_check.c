@@ -1,7 +1,7 @@
 /* Checks that a checkpoint can be read, after a full disk, an incomplete copy, or a power failure.
  */
 #define _GNU_SOURCE /* fstatat, open_memstream */
-#include "io/whole.h"
+#include "io/checkpoint_check.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "io/safetensors.h"
 
 /* Checks that the header parses, the file has the declared size, and the numbers are finite. */
-static enum sotto_status check_tensors(const char *path, bool *rounded)
+static enum sotto_status check_tensor_file(const char *path, bool *rounded)
 {
     struct safetensors set;
     TRY(safetensors_open(&set, path));
@@ -29,7 +29,7 @@ static enum sotto_status check_tensors(const char *path, bool *rounded)
     return st;
 }
 
-static enum sotto_status check_listed(const char *folder, const char *name, long long bytes)
+static enum sotto_status check_listed_file(const char *folder, const char *name, long long bytes)
 {
     char path[FILE_PATH_ROOM];
     struct stat info;
@@ -43,7 +43,7 @@ static enum sotto_status check_listed(const char *folder, const char *name, long
 }
 
 /* Checks the files of the checkpoint's list, if there is a list. */
-static enum sotto_status check_list(const char *folder)
+static enum sotto_status check_file_list(const char *folder)
 {
     char path[FILE_PATH_ROOM], *text;
     TRY(file_join(path, folder, CHECKPOINT_LIST));
@@ -60,7 +60,7 @@ static enum sotto_status check_list(const char *folder)
             break;
         }
         *end = '\0';
-        st = check_listed(folder, name + 1, bytes);
+        st = check_listed_file(folder, name + 1, bytes);
     }
     free(text);
     return st;
@@ -88,7 +88,8 @@ enum sotto_status checkpoint_list(const char *folder)
     return st;
 }
 
-static enum sotto_status ignore(void *arg, const char *section, const char *key, const char *value)
+static enum sotto_status ignore_key(void *arg, const char *section, const char *key,
+                                    const char *value)
 {
     (void)arg, (void)section, (void)key, (void)value;
     return SOTTO_OK;
@@ -99,7 +100,7 @@ static enum sotto_status check_configuration(const char *path)
 {
     char *text;
     TRY(file_read_text(path, 1 << 24, &text));
-    enum sotto_status st = *text ? option_read_text(text, path, NULL, ignore, NULL)
+    enum sotto_status st = *text ? option_read_text(text, path, NULL, ignore_key, NULL)
                                  : fail(SOTTO_EFORMAT, "%s is empty", path);
     free(text);
     return st;
@@ -110,16 +111,16 @@ enum sotto_status checkpoint_check(const char *folder)
     char path[FILE_PATH_ROOM];
     json_t *json;
     bool rounded, ignored;
-    TRY(check_list(folder));
+    TRY(check_file_list(folder));
     TRY(file_join(path, folder, "config.json"));
     TRY(json_open(&json, path, 1 << 24));
     json_decref(json);
-    TRY(check_tensors(folder, &rounded));
+    TRY(check_tensor_file(folder, &rounded));
     TRY(file_join(path, folder, CHECKPOINT_PARAMETERS));
     if (rounded)
-        TRY(check_tensors(path, &ignored));
+        TRY(check_tensor_file(path, &ignored));
     TRY(file_join(path, folder, "state.safetensors"));
-    TRY(check_tensors(path, &ignored));
+    TRY(check_tensor_file(path, &ignored));
     TRY(file_join(path, folder, "sotto.ini"));
     return check_configuration(path);
 }

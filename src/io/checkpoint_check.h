@@ -1,6 +1,6 @@
 /* Checking that a checkpoint can be read. */
-#ifndef SOTTO_IO_WHOLE_H
-#define SOTTO_IO_WHOLE_H
+#ifndef SOTTO_IO_CHECKPOINT_CHECK_H
+#define SOTTO_IO_CHECKPOINT_CHECK_H
 
 #include "base/status.h"
 
