@@ -181,6 +181,37 @@ enum sotto_status comm_duplicate(struct comm *c, struct comm **out);
 enum sotto_status comm_twin(struct comm *c, struct comm **out);
 void comm_free(struct comm *c); /* NULL is fine */
 
+/* Messages of a struct in host memory, or of other `bytes` bytes: comm_send and so on, counted
+ * alike. */
+static inline enum sotto_status comm_send_bytes(struct comm *c, const void *data, size_t bytes,
+                                                int to)
+{
+    return comm_send(c, view_of((void *)data, DTYPE_U8), bytes, to);
+}
+
+static inline enum sotto_status comm_post_bytes(struct comm *c, const void *data, size_t bytes,
+                                                int to)
+{
+    return comm_post(c, view_of((void *)data, DTYPE_U8), bytes, to);
+}
+
+static inline enum sotto_status comm_recv_bytes(struct comm *c, void *data, size_t bytes, int from)
+{
+    return comm_recv(c, view_of(data, DTYPE_U8), bytes, from);
+}
+
+static inline enum sotto_status comm_recv_any_bytes(struct comm *c, void *data, size_t bytes,
+                                                    const bool *among, double until, int *from)
+{
+    return comm_recv_any(c, view_of(data, DTYPE_U8), bytes, among, until, from);
+}
+
+static inline enum sotto_status comm_broadcast_bytes(struct comm *c, void *data, size_t bytes,
+                                                     int root)
+{
+    return comm_broadcast(c, view_of(data, DTYPE_U8), bytes, root);
+}
+
 /* For small data that are no vectors: gathers `bytes` bytes from each rank into `out`, in the order
  * of ranks; sums doubles in the order of ranks. */
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes);

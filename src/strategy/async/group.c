@@ -23,7 +23,7 @@ static enum sotto_status say(struct async *a, enum up_kind kind)
         return SOTTO_OK;
     if (kind != UP_PUSH)
         TRY(comm_send(a->up, view_of(NULL, DTYPE_F32), 0, 0));
-    return comm_send(a->up, word_of(&w), sizeof w, 0);
+    return comm_send_bytes(a->up, &w, sizeof w, 0);
 }
 
 enum sotto_status async_in_line(struct async *a, lane_job *job)
@@ -41,7 +41,7 @@ static enum sotto_status await_rest(void *arg)
     struct down_word w;
     if (!a->service || !a->round.meet || a->rests)
         return SOTTO_OK;
-    TRY(comm_recv(a->down, word_of(&w), sizeof w, 0));
+    TRY(comm_recv_bytes(a->down, &w, sizeof w, 0));
     assert(w.kind == DOWN_REST);
     a->rests = true;
     return SOTTO_OK;
@@ -98,7 +98,7 @@ static enum sotto_status listen(struct async *a)
     int from;
     if (!async_speaks(a) || a->rung)
         return SOTTO_OK;
-    TRY(comm_recv_any(a->down, word_of(&a->bell), sizeof a->bell, NULL, 0, &from));
+    TRY(comm_recv_any_bytes(a->down, &a->bell, sizeof a->bell, NULL, 0, &from));
     a->rung = from >= 0;
     return SOTTO_OK;
 }
@@ -115,7 +115,7 @@ static enum sotto_status hear(struct async *a)
     if (a->rung)
         return SOTTO_OK;
     a->rung = true;
-    return comm_recv(a->down, word_of(&a->bell), sizeof a->bell, 0);
+    return comm_recv_bytes(a->down, &a->bell, sizeof a->bell, 0);
 }
 
 /* That is no reason to end a round. */
@@ -229,7 +229,7 @@ static enum sotto_status pull(struct async *a)
 {
     struct down_word *w = &a->bell;
     do
-        TRY(comm_recv(a->down, word_of(w), sizeof *w, 0));
+        TRY(comm_recv_bytes(a->down, w, sizeof *w, 0));
     while (w->kind == DOWN_BELL || w->kind == DOWN_CUT); /* and whether it was applied */
     if (w->kind == DOWN_TASK)
         return take_task(a, w);

@@ -90,9 +90,4 @@ struct down_word {
     int64_t applied; /* with a mark: the push that an answer is owed for */
 };
 
-static inline struct view word_of(void *word)
-{
-    return view_of(word, DTYPE_U8);
-}
-
 #endif

@@ -276,7 +276,7 @@ enum sotto_status service_end(struct async_service *v, struct comm *up)
     if (done || !v->leads)
         return SOTTO_OK;
     TRY(comm_send(up, view_of(NULL, DTYPE_F32), 0, 0));
-    return comm_send(up, word_of(&w), sizeof w, 0);
+    return comm_send_bytes(up, &w, sizeof w, 0);
 }
 
 void service_close(struct async_service *v)

@@ -23,13 +23,13 @@ static double now(const struct async_service *v)
 
 static enum sotto_status order(struct async_service *v, struct order o)
 {
-    return comm_broadcast(v->within, word_of(&o), sizeof o, 0);
+    return comm_broadcast_bytes(v->within, &o, sizeof o, 0);
 }
 
 /* A group that is stopped, or far away, holds nobody up. */
 static enum sotto_status send_word(struct async_service *v, int64_t group, struct down_word w)
 {
-    return comm_post(v->down, word_of(&w), sizeof w, (int)group);
+    return comm_post_bytes(v->down, &w, sizeof w, (int)group);
 }
 
 /* The word to a worker of that group, and x0 with a task. */
@@ -357,7 +357,7 @@ static enum sotto_status lead(struct async_service *v)
         size_t came;
         TRY(receive(v, whose(v), until, &from, &came));
         if (from >= 0) {
-            TRY(comm_recv(v->up, word_of(&w), sizeof w, from));
+            TRY(comm_recv_bytes(v->up, &w, sizeof w, from));
             TRY(take_word(v, from, &w, came));
         } else {
             TRY(answer_all(v));
@@ -375,7 +375,7 @@ static enum sotto_status follow(struct async_service *v)
         struct order o;
         size_t came = 0;
         int from;
-        TRY(comm_broadcast(v->within, word_of(&o), sizeof o, 0));
+        TRY(comm_broadcast_bytes(v->within, &o, sizeof o, 0));
         if (o.kind == ORDER_APPLY || o.kind == ORDER_DROP)
             TRY(receive(v, only(v, o.group), INFINITY, &from, &came));
         if (o.kind == ORDER_APPLY)

@@ -40,12 +40,7 @@ enum sotto_status cdp_count_loss(struct cdp *c, struct cdp_flight *f)
     return SOTTO_OK;
 }
 
-/* Doubles are sent as pairs of floats. */
-static struct view counts_view(struct counts *n)
-{
-    return view_of(n, DTYPE_F32);
-}
-enum { WORDS = COUNTS * sizeof(double) / sizeof(float) };
+enum { COUNTS_BYTES = COUNTS * sizeof(double) }; /* of a message: the counts without `parts` */
 
 static void add_counts(struct counts *sum, const struct counts *n)
 {
@@ -68,12 +63,12 @@ static enum sotto_status collect_counts(struct cdp *c, const struct counts *own,
     for (int d = 0; d < c->devices; d++) {
         struct counts n = *own;
         if (d != c->device)
-            TRY(comm_recv(group, counts_view(&n), WORDS, d));
+            TRY(comm_recv_bytes(group, &n, COUNTS_BYTES, d));
         add_counts(&sum, &n);
     }
     for (int d = 0; d < c->devices; d++)
         if (d != c->device)
-            TRY(comm_send(group, counts_view(&sum), WORDS, d));
+            TRY(comm_send_bytes(group, &sum, COUNTS_BYTES, d));
     *total = sum;
     return SOTTO_OK;
 }
@@ -93,7 +88,7 @@ static enum sotto_status send_counts_job(void *arg)
     if (c->device == last)
         TRY(collect_counts(c, own, &c->sums.total[step & 1]));
     else
-        TRY(comm_send(c->shard.is.mesh->lane_shard, counts_view(own), WORDS, last));
+        TRY(comm_send_bytes(c->shard.is.mesh->lane_shard, own, COUNTS_BYTES, last));
     *own = (struct counts){0};
     return SOTTO_OK;
 }
@@ -105,7 +100,7 @@ static enum sotto_status receive_total_job(void *arg)
     struct counts *total = &c->sums.total[step & 1];
     const int last = last_device(c, step);
     if (c->device != last)
-        TRY(comm_recv(c->shard.is.mesh->lane_shard, counts_view(total), WORDS, last));
+        TRY(comm_recv_bytes(c->shard.is.mesh->lane_shard, total, COUNTS_BYTES, last));
     total->parts = c->shard.is.config->weight == WEIGHT_TOKENS ? total->targets : c->is.n;
     return SOTTO_OK;
 }
@@ -147,11 +142,10 @@ enum sotto_status cdp_sum_norm(struct cdp *c, struct round *out)
 {
     struct comm *group = c->shard.is.mesh->shard;
     double sum = c->round.squares, theirs;
-    enum { PAIR = sizeof(double) / sizeof(float) };
     if (c->device > 0)
-        return comm_send(group, view_of(&sum, DTYPE_F32), PAIR, 0);
+        return comm_send_bytes(group, &sum, sizeof sum, 0);
     for (int d = 1; d < c->devices; d++) {
-        TRY(comm_recv(group, view_of(&theirs, DTYPE_F32), PAIR, d));
+        TRY(comm_recv_bytes(group, &theirs, sizeof theirs, d));
         sum += theirs;
     }
     out->grad_norm = sqrt(sum);
