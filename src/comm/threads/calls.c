@@ -1,22 +1,23 @@
-/* Collectives: every rank shows the others its memory, and reads theirs.
+/* Collectives: every rank shows its memory to the other ranks, and reads theirs.
  *
- * Where that is a device's, who reads are its ops: they follow what made the vectors, and what
- * comes behind the call follows them. All of that is issued, in meetings of the ranks; none waits
- * for the device, but for modelled links. */
+ * On a device, ops of the device read: they follow the ops that made the vectors, and ops issued
+ * after the call follow them. The ranks meet only to issue these ops. No rank waits for the device,
+ * except for modelled links. */
 #include <string.h>
 
 #include "comm/sum.h"
 #include "comm/threads/threads_impl.h"
 #include "tensor/ops.h"
 
-/* Behind all marks of the group. */
+/* Makes this rank's device follow the ends of all ranks. */
 static void follow_done(struct threads_member *m)
 {
     for (int r = 0; r < m->group->size; r++)
         device_follow(m->base.dev, m->group->done[r]);
 }
 
-/* Publishes what this rank brings and waits for the others; then whether all brought the same. */
+/* Publishes the arguments of this rank's call and waits for the other ranks. Fails if the arguments
+ * differ. */
 static enum sotto_status threads_open_call(struct threads_member *m, struct threads_offer mine)
 {
     struct threads_group *g = m->group;
@@ -47,8 +48,8 @@ static enum sotto_status threads_open_call(struct threads_member *m, struct thre
     return SOTTO_OK;
 }
 
-/* Waits until nobody reads this rank's memory any more and, with links, until a call of `bytes` in
- * all has crossed them, from when the last one came. */
+/* Waits until no rank reads this rank's memory any more and, with modelled links, until a call of
+ * `bytes` bytes, begun when the last rank arrived, has crossed them. */
 static enum sotto_status threads_close_call(struct threads_member *m, size_t bytes)
 {
     struct threads_group *g = m->group;
@@ -66,11 +67,11 @@ static enum sotto_status threads_close_call(struct threads_member *m, size_t byt
     threads_meet_again(m);
     if (mine->on_device) {
         follow_done(m);
-        threads_meet_again(m); /* who goes now may close the device that its mark is of */
+        threads_meet_again(m); /* an earlier return could close the device of a mark */
     }
     if (!g->run->shaped)
         return SOTTO_OK;
-    return shaped_travel(g->run->shaped, &g->trip, &g->route, call, ++m->trips, last);
+    return shaped_collective(g->run->shaped, &g->trip, &g->route, call, ++m->trips, last);
 }
 
 enum sotto_status threads_allreduce(struct comm *c, struct view y, struct view x, size_t count)
@@ -109,7 +110,7 @@ enum sotto_status threads_allgather(struct comm *c, void *y, const void *x, size
         m, (struct threads_offer){
                .call = COMM_ALLGATHER, .x.data = (void *)x, .count = count, .unit = unit}));
     for (int i = 0; i < c->size; i++) {
-        int r = (c->rank + i) % c->size; /* not all from the same one at once */
+        int r = (c->rank + i) % c->size; /* each rank starts with another sender */
         struct comm_block b = comm_block(count, c->size, r);
         if (b.end == b.begin)
             continue;
@@ -138,7 +139,7 @@ enum sotto_status threads_barrier(struct comm *c)
     return threads_close_call(m, 0);
 }
 
-/* What a device's ops make of all ranks' vectors. */
+/* Issues the device ops of a collective over all ranks' vectors. */
 static void issue_device_ops(struct device *dev, const struct threads_member *m,
                              enum comm_call call, struct view y, size_t count, int root)
 {
@@ -149,7 +150,8 @@ static void issue_device_ops(struct device *dev, const struct threads_member *m,
     if (call == COMM_ALLREDUCE && any)
         dev->ops->sum_ranks(dev, &sum, m->y, c->size, m->x);
     if (call == COMM_REDUCE_SCATTER && any) {
-        y.data = (char *)y.data - own.begin * dtype_size(y.type); /* as if it were the whole */
+        y.data =
+            (char *)y.data - own.begin * dtype_size(y.type); /* as if y were the whole vector */
         dev->ops->sum_ranks(dev, &sum, &y, 1, m->x);
     }
     if (call == COMM_BROADCAST && c->rank != root)
@@ -169,7 +171,7 @@ enum sotto_status threads_on_device(struct comm *c, enum comm_call call, struct 
     *done = true;
     struct threads_member *m = (struct threads_member *)c;
     const size_t unit = dtype_size(y.type);
-    if (m->group->run->shaped) /* nothing sets out on a link before it was computed */
+    if (m->group->run->shaped) /* on modelled links a vector starts after it is computed */
         TRY(device_check(c->dev));
     TRY(threads_open_call(m, (struct threads_offer){.call = call,
                                                     .x = x,

@@ -1,4 +1,4 @@
-/* Workers as threads of this process, and the one that is a process of MPI's. */
+/* Workers as threads of this process, and the only worker of an MPI process. */
 #include "comm/worker.h"
 
 #include <pthread.h>
@@ -93,7 +93,7 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
             break;
         }
     }
-    if (n == 1 && started) /* nobody to run beside: the caller's own thread will do */
+    if (n == 1 && started) /* a single worker runs on the caller's thread */
         st = job(&seat[0].worker, arg);
     for (int r = 0; r < started && n > 1; r++)
         pthread_join(seat[r].thread, NULL);

@@ -1,4 +1,4 @@
-/* Ranks that wait for each other. */
+/* Meetings of ranks that wait for each other. */
 #include <errno.h>
 #include <math.h>
 #include <time.h>
@@ -21,7 +21,7 @@ bool threads_sleep(struct threads_group *g, double until)
     return pthread_cond_timedwait(&g->moved, &g->lock, &t) != ETIMEDOUT;
 }
 
-/* Those who have not come to the meeting that this rank waits in. */
+/* Warns of the ranks missing in this rank's meeting. */
 static void warn_of_stalled(struct threads_member *m, double waited)
 {
     struct threads_group *g = m->group;
@@ -33,15 +33,16 @@ static void warn_of_stalled(struct threads_member *m, double waited)
     stall_warn(&g->run->stall, &who, waited);
 }
 
-/* Waits until all ranks of the group have come; false if the run was aborted first, and `heed`. Who
- * gives up takes back that it came, so nobody believes to have met it and reads its memory. */
+/* Waits until all ranks of the group have arrived. False if the run was aborted first and `heed` is
+ * true. The rank then takes its arrival back: no other rank may count it as met and read its
+ * memory. */
 static bool wait_for_all(struct threads_member *m, bool heed)
 {
     enum { SPINS = 4000 };
     struct threads_group *g = m->group;
     atomic_fetch_add(&g->visits[m->base.rank], 1);
     uint64_t size = (uint64_t)g->size, before = atomic_fetch_add(&g->arrivals, 1);
-    uint64_t all = (before / size + 1) * size; /* when this meeting is held */
+    uint64_t all = (before / size + 1) * size; /* arrivals that complete this meeting */
     if (before + 1 == all) {
         if (atomic_load(&g->asleep)) {
             pthread_mutex_lock(&g->lock);
@@ -54,7 +55,8 @@ static bool wait_for_all(struct threads_member *m, bool heed)
         if (atomic_load(&g->arrivals) >= all)
             return true;
     pthread_mutex_lock(&g->lock);
-    atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
+    atomic_fetch_add(&g->asleep, 1); /* before the last look: the last rank to arrive looks at
+                                        `asleep` after it has arrived */
     const double begin = clock_now(&clock_real);
     while (atomic_load(&g->arrivals) < all && !(heed && atomic_load(&g->run->aborted)))
         if (!threads_sleep(g, begin + stall_limit(&g->run->stall)))

@@ -1,16 +1,17 @@
-/* Messages. A short one is copied into memory that the next one of the pair uses again, and its
- * sender goes on. A long one would take the memory of what is sent, as often as some are under way:
- * it is copied by its receiver, from where it lies, and its sender waits for that, as MPI's does.
- * With modelled links a sender waits as long as these say, so all are copied. */
+/* Messages between threads. A short message is copied into memory that later messages use again,
+ * and the sender continues. For a long message, such copies would take the memory of every message
+ * in flight: the receiver copies the data from the sender's memory, and the sender waits for this,
+ * as in MPI. With modelled links, which say how long a sender waits, all messages are copied. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/threads/threads_impl.h"
 
-enum { LONG = 1 << 16 }; /* bytes */
+enum { LONG = 1 << 16 }; /* bytes from which a message is long */
 
-/* The smallest that has room, or else the largest; NULL: there is none. The lock is held. */
+/* Takes the smallest idle message with room for `bytes` bytes, or else the largest; NULL: none. The
+ * lock is held. */
 static struct threads_message *take_idle_message(struct threads_group *g, size_t bytes)
 {
     struct threads_message **best = &g->idle, *message = g->idle;
@@ -26,7 +27,7 @@ static struct threads_message *take_idle_message(struct threads_group *g, size_t
     return message;
 }
 
-/* The sender or the receiver needs it no more; the lock is held. */
+/* Drops a reference to a message; the last makes the memory idle. The lock is held. */
 static void release_message(struct threads_group *g, struct threads_message *message)
 {
     if (--message->users > 0)
@@ -35,7 +36,7 @@ static void release_message(struct threads_group *g, struct threads_message *mes
     g->idle = message;
 }
 
-/* Memory for a message with a copy of the data. */
+/* Makes a message with a copy of the data. */
 static enum sotto_status make_message(struct threads_group *g, const void *data, size_t bytes,
                                       struct threads_message **out)
 {
@@ -62,7 +63,8 @@ static enum sotto_status make_message(struct threads_group *g, const void *data,
     return SOTTO_OK;
 }
 
-/* The last byte has left: into the inbox, most often at its end; the lock is held. */
+/* Puts a message whose last byte has left into the inbox of `to`, most often at the end. The lock
+ * is held. */
 static void list_arrival(struct threads_group *g, struct threads_message *message, int to,
                          double ready)
 {
@@ -85,14 +87,14 @@ static struct threads_box *box_to(struct comm *c, int to)
     return &g->box[c->rank * g->size + to];
 }
 
-/* Behind the others of its box; the lock is held. */
+/* Appends a message to its box. The lock is held. */
 static void append_message(struct threads_box *box, struct threads_message *message)
 {
     *box->last = message;
     box->last = &message->next;
 }
 
-/* A copy, which leaves as the links let it. */
+/* Sends a copy; with modelled links, waits until its last byte has left. */
 static enum sotto_status send_copy(struct comm *c, const void *data, size_t bytes, int to)
 {
     struct threads_member *m = (struct threads_member *)c;
@@ -136,7 +138,7 @@ static bool must_lend(const struct comm *c, size_t bytes)
     return bytes >= LONG && !((const struct threads_member *)c)->group->run->shaped;
 }
 
-/* Shows the data themselves to their receiver, until take_back. */
+/* Shows the sender's own data to the receiver, until await_copied. */
 static void lend_message(struct comm *c, struct threads_message *message, const void *data,
                          size_t bytes, int to)
 {
@@ -144,7 +146,7 @@ static void lend_message(struct comm *c, struct threads_message *message, const 
     *message = (struct threads_message){.from = c->rank,
                                         .lent = true,
                                         .bytes = bytes,
-                                        .data = (void *)data, /* which nobody writes to */
+                                        .data = (void *)data, /* never written to */
                                         .sent = clock_now(&clock_real)};
     message->since = message->sent;
     pthread_mutex_lock(&g->lock);
@@ -154,7 +156,7 @@ static void lend_message(struct comm *c, struct threads_message *message, const 
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Out of its box, and of the inbox of the rank `to`; the lock is held. */
+/* Removes a message from its box and from the inbox of `to`. The lock is held. */
 static void remove_message(struct threads_group *g, struct threads_box *box,
                            const struct threads_message *message, int to)
 {
@@ -170,8 +172,8 @@ static void remove_message(struct threads_group *g, struct threads_box *box,
     }
 }
 
-/* Waits until the data of a message that was lent are copied, or nobody will: a receiver that has
- * ended, or `gives_up`. */
+/* Waits until the receiver has copied the data of a lent message, or never will: the receiver has
+ * ended or, with `gives_up`, the sender has failed. */
 static enum sotto_status await_copied(struct comm *c, struct threads_message *message, int to,
                                       bool gives_up)
 {
@@ -202,7 +204,7 @@ enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, i
     return await_copied(c, &message, to, false);
 }
 
-/* The box's first message, for the rank `to`; the lock is held. */
+/* Takes the first message of a box, for rank `to`. The lock is held. */
 static struct threads_message *take_first(struct threads_group *g, struct threads_box *box, int to)
 {
     struct threads_message *message = box->first;
@@ -211,7 +213,7 @@ static struct threads_message *take_first(struct threads_group *g, struct thread
     return message;
 }
 
-/* ... which is received when it has come. */
+/* Receives a taken message, after its arrival. */
 static void receive_message(struct comm *c, struct threads_message *message, void *data,
                             size_t room, size_t *received)
 {
@@ -221,7 +223,7 @@ static void receive_message(struct comm *c, struct threads_message *message, voi
     if (*received && *received <= room)
         memcpy(data, message->data, *received);
     if (g->run->shaped)
-        shaped_wait_come(g->run->shaped, &message->shaped);
+        shaped_wait_arrived(g->run->shaped, &message->shaped);
     pthread_mutex_lock(&g->lock);
     if (message->lent) {
         message->since = c->wait.from;
@@ -252,7 +254,7 @@ enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from
                 from);
 }
 
-/* All may send before they receive. */
+/* Sends and receives; all ranks may send first. */
 enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                    size_t room, int from, size_t *received)
 {
@@ -263,7 +265,7 @@ enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes
     }
     lend_message(c, &message, out, bytes, to);
     const enum sotto_status st = threads_recv(c, in, room, from, received);
-    const struct comm_wait wait = c->wait; /* mostly both are */
+    const struct comm_wait wait = c->wait; /* the waits mostly coincide */
     struct status_note note;
     status_save(&note, st);
     const enum sotto_status sent = await_copied(c, &message, to, st != SOTTO_OK);

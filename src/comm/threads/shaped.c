@@ -25,7 +25,7 @@ enum sotto_status shaped_open(struct shaped **out, const struct link_model *link
     if (!s)
         return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", workers);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_t monotonic; /* as clock_real is */
+    pthread_condattr_t monotonic; /* as clock_real */
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&s->moved, &monotonic);
@@ -63,7 +63,7 @@ void shaped_sleep_until(double when)
     }
 }
 
-/* Ends what has ended by then. */
+/* Ends the flows that have ended by `time`. */
 static void catch_up(struct shaped *s, double time)
 {
     while (network_next(s->net) <= time) {
@@ -72,14 +72,14 @@ static void catch_up(struct shaped *s, double time)
     }
 }
 
-/* The time at which something that is to begin at `since` begins: not before what has happened. */
+/* Returns the begin of something due at `since`: not earlier than the last event of the network. */
 static double begin_time(struct shaped *s, double since)
 {
     catch_up(s, since);
     return fmax(since, network_time(s->net));
 }
 
-/* Until something moves or the next flow ends; the lock is held. */
+/* Waits until a flow begins or ends. The lock is held. */
 static void wait_moved(struct shaped *s)
 {
     const double next = network_next(s->net);
@@ -90,13 +90,13 @@ static void wait_moved(struct shaped *s)
 
 static void trip_over(struct trip *trip, double time)
 {
-    struct shaped_trip *t = (struct shaped_trip *)trip; /* its first member */
+    struct shaped_trip *t = (struct shaped_trip *)trip; /* first member */
     t->over++;
     t->end = time;
 }
 
-enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, struct route *route,
-                                struct route_call call, uint64_t number, double since)
+enum sotto_status shaped_collective(struct shaped *s, struct shaped_trip *trip, struct route *route,
+                                    struct route_call call, uint64_t number, double since)
 {
     enum sotto_status st = SOTTO_OK;
     pthread_mutex_lock(&s->lock);
@@ -105,7 +105,8 @@ enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, stru
         trip->trip.over = trip_over;
         st = trip_start(&trip->trip, route, call, begin_time(s, since));
         if (st != SOTTO_OK)
-            trip_over(&trip->trip, since); /* the others go on, this one tells them */
+            trip_over(&trip->trip,
+                      since); /* the other ranks continue; this rank reports the failure */
         pthread_cond_broadcast(&s->moved);
     }
     while (trip->over < number)
@@ -118,7 +119,7 @@ enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, stru
 
 static void shaped_message_left(struct network_flow *flow, double time)
 {
-    struct shaped_message *m = (struct shaped_message *)flow; /* its first member */
+    struct shaped_message *m = (struct shaped_message *)flow; /* first member */
     m->gone = true;
     m->left = time;
 }
@@ -153,7 +154,7 @@ double shaped_wait_left(struct shaped *s, struct shaped_message *m)
     return come;
 }
 
-void shaped_wait_come(struct shaped *s, struct shaped_message *m)
+void shaped_wait_arrived(struct shaped *s, struct shaped_message *m)
 {
     shaped_sleep_until(shaped_wait_left(s, m));
 }

@@ -27,7 +27,8 @@ void stall_warn(struct stall_watch *a, const struct stalled_ranks *who, double w
 {
     double longer = a->longer;
     if (!who->count || waited < fmax(a->patience, longer) ||
-        !atomic_compare_exchange_strong(&a->longer, &longer, 2 * waited)) /* somebody else has */
+        !atomic_compare_exchange_strong(&a->longer, &longer,
+                                        2 * waited)) /* another rank has warned */
         return;
     log_warn(
         "rank%s %s ha%s kept the others waiting for %.0f s: busy with something longer, or stuck",

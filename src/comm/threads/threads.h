@@ -1,5 +1,6 @@
-/* Workers as threads of one process: nothing is copied that need not be, sums are read where they
- * lie. With a link model every call takes as long as it would on such links, in real time. */
+/* Workers as threads of one process: sums are read from the workers' own memory, and only what must
+ * be copied is copied. With a link model every call takes as long as on such links, in real time.
+ */
 #ifndef SOTTO_COMM_THREADS_THREADS_H
 #define SOTTO_COMM_THREADS_THREADS_H
 
@@ -8,27 +9,27 @@
 
 struct threads_config {
     int size;
-    const int *node;                /* (size), NULL: all on one          */
-    const struct link_model *links; /* NULL: as fast as memory; not owned */
-    double patience; /* seconds after which ranks that all others wait for are named; 0: 60 */
+    const int *node;                /* (size) node of each worker; NULL: all on one node */
+    const struct link_model *links; /* not owned; NULL: as fast as memory */
+    double patience; /* seconds of waiting before a warning names the missing ranks; 0: 60 */
 };
 
-/* Whether so many workers may be threads: more than THREADS_MOST are a mistake, since each has a
- * thread for every lane beside its own, all take turns on this machine's cores, and what a world
- * keeps grows with the square of them. */
+/* Fails if `size` is more than THREADS_MOST, which is a mistake: each worker has one thread for
+ * itself and one per lane, all share the cores of this machine, and the memory of a world grows
+ * with the square of its size. */
 enum { THREADS_MOST = 1024 };
 enum sotto_status threads_check(int size);
 
-/* Communicators of all ranks of a new world, into out[0 .. size-1]; each is used by one thread and
- * freed by comm_free. */
+/* Makes the communicators of all ranks of a new world in out[0 .. size-1]. Each is used by one
+ * thread and freed by comm_free. */
 enum sotto_status threads_world(const struct threads_config *config, struct comm **out);
 
-/* This rank sends nothing on c any more, which ends the waits of those that could only wait for it.
- * Freeing c says so too. */
+/* Ends this rank's sending on c, and all waits for messages that only this rank could send. Freeing
+ * c does the same. */
 void threads_end(struct comm *c);
 
-/* The status and message that the world was aborted with, "worker R: " in front; SOTTO_OK if it was
- * not. */
+/* Returns the status and message of the abort, "worker R: " in front; SOTTO_OK if the world was not
+ * aborted. */
 enum sotto_status threads_aborted(struct comm *c);
 
 #endif

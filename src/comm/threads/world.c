@@ -56,7 +56,7 @@ static void threads_free_group(struct threads_group *g)
     leave_world(w);
 }
 
-/* A group of `size` ranks, the i-th of them worker[i] of the world; NULL without memory. */
+/* Makes a group of `size` ranks; rank i is worker[i] of the world. NULL: no memory. */
 static struct threads_group *threads_make_group(struct threads_run *w, int size, const int *worker)
 {
     struct threads_group *g = calloc(1, sizeof *g);
@@ -67,7 +67,7 @@ static struct threads_group *threads_make_group(struct threads_run *w, int size,
     g->size = size;
     atomic_init(&g->users, size);
     pthread_mutex_init(&g->lock, NULL);
-    pthread_condattr_t monotonic; /* as clock_real is */
+    pthread_condattr_t monotonic; /* as clock_real */
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&g->moved, &monotonic);
@@ -128,7 +128,7 @@ static void threads_free_member(struct comm *c)
     free(m);
 }
 
-/* Wakes everybody who waits anywhere in the world. The first note counts. */
+/* Aborts the run: wakes all waiting ranks of the world. The first note counts. */
 static void threads_abort(struct comm *c, const struct status_note *note)
 {
     const struct threads_member *m = (const struct threads_member *)c;
@@ -202,7 +202,7 @@ static enum sotto_status threads_twin(struct comm *c, struct comm **out)
     return threads_make_member(g, c->rank, out);
 }
 
-/* The lowest rank of each color makes the group for all of them. */
+/* Splits: the lowest rank of each color makes the group for its color. */
 static enum sotto_status threads_split(struct comm *c, int color, struct comm **out)
 {
     struct threads_member *m = (struct threads_member *)c;
@@ -241,7 +241,7 @@ enum sotto_status threads_check(int size)
                 size, THREADS_MOST, cores_allowed(""));
 }
 
-/* The world of `config`, used by who makes it. */
+/* Makes the world of `config`, with its creator as the first user. */
 static enum sotto_status make_world(const struct threads_config *config, struct threads_run **out)
 {
     struct threads_run *w = *out = calloc(1, sizeof *w);
@@ -259,7 +259,7 @@ static enum sotto_status make_world(const struct threads_config *config, struct 
     return config->links ? shaped_open(&w->shaped, config->links, w->node, config->size) : SOTTO_OK;
 }
 
-/* Its communicators: all or none. */
+/* Makes the communicators of a world: all or none. */
 static enum sotto_status make_members(struct threads_run *w, int size, struct comm **out)
 {
     int *worker = calloc((size_t)size, sizeof *worker);
@@ -272,7 +272,7 @@ static enum sotto_status make_members(struct threads_run *w, int size, struct co
     enum sotto_status st = SOTTO_OK;
     for (int r = 0; r < size; r++) {
         if (st == SOTTO_OK)
-            st = threads_make_member(g, r, &out[r]); /* leaves the group when it fails */
+            st = threads_make_member(g, r, &out[r]); /* leaves the group on failure */
         else
             leave_group(g);
     }
