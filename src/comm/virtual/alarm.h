@@ -1,28 +1,29 @@
-/* Times at which somebody is to go on, which may become earlier meanwhile: a heap, since a server
- * waits for the first of a thousand arrivals. */
+/* Alarms: times at which waiting processes continue. An alarm may be moved to an earlier time. Kept
+ * in a heap, since a server waits for the first of a thousand arrivals. */
 #ifndef SOTTO_COMM_VIRTUAL_ALARM_H
 #define SOTTO_COMM_VIRTUAL_ALARM_H
 
 #include <stdbool.h>
 
-/* Part of whoever waits. */
+/* Embedded in the waiting process. */
 struct alarm {
     double time;
     int id;    /* breaks ties */
-    int place; /* in the heap */
+    int place; /* index in the heap */
     bool set;
 };
 
 struct alarms {
-    struct alarm **heap; /* the caller's memory, with room for all that may be set at once */
+    struct alarm *
+        *heap; /* (count) the caller's memory, with room for all alarms that may be set at once */
     int count;
 };
 
-/* The first one's time, INFINITY: there is none. */
+/* Returns the time of the first alarm; INFINITY: none is set. */
 double alarm_next(const struct alarms *all);
 
-/* At that time, or at the one it has if that is earlier. */
+/* Sets an alarm to `time`, unless it is set to an earlier time. */
 void alarm_set(struct alarms *all, struct alarm *a, double time);
-struct alarm *alarm_take(struct alarms *all); /* the first, which is set no more */
+struct alarm *alarm_take(struct alarms *all); /* removes and returns the first alarm */
 
 #endif

@@ -8,22 +8,23 @@ static struct virtual_group *group_of(struct trip *trip)
     return (struct virtual_group *)((char *)trip - offsetof(struct virtual_group, trip));
 }
 
-/* The last to come need not have begun to wait. */
+/* Ends a collective at `time`: all ranks continue. The last rank to arrive may not have begun to
+ * wait. */
 static void release_ranks(struct trip *trip, double time)
 {
     struct virtual_group *g = group_of(trip);
     g->over = true;
     g->end = time;
     for (int r = 0; r < g->size; r++) {
-        struct virtual_process *p = g->there[r];
-        if (p->left)
-            p->left(p, g->met, time, &g->failure);
+        struct virtual_process *p = g->process[r];
+        if (p->collective_over)
+            p->collective_over(p, g->met, time, &g->failure);
         else if (p->state == PROCESS_WAITING)
             virtual_wake(p, time);
     }
 }
 
-/* It sets out through the network. Making communicators costs no time, nor does a pause. */
+/* Starts a collective through the network. Splits take no time, nor do collectives in a pause. */
 static enum sotto_status start_trip(struct virtual_group *g)
 {
     const struct virtual_offer *o = &g->offer[0];
@@ -31,11 +32,11 @@ static enum sotto_status start_trip(struct virtual_group *g)
                               .bytes = (double)o->count * (double)o->unit,
                               .bf16 = o->unit == dtype_size(DTYPE_BF16),
                               .root = o->root};
-    if (o->call == CALL_SUM) { /* each rank's numbers go to all */
+    if (o->call == CALL_SUM) { /* each rank sends its numbers to all ranks */
         call.call = COMM_ALLGATHER;
         call.bytes *= g->size;
     }
-    if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->free) {
+    if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->untimed) {
         g->trip.over = release_ranks;
         return trip_start(&g->trip, &g->route, call, g->met);
     }
@@ -43,9 +44,9 @@ static enum sotto_status start_trip(struct virtual_group *g)
     return SOTTO_OK;
 }
 
-/* A process comes to a collective, at a time that may be ahead of the others' clocks: nobody sees
- * that somebody has come until all have, and to let those behind run first would be a turn for
- * nothing, since it waits for them there. Whether it is the last one. */
+/* Makes a process arrive at a collective, at a time that may be ahead of other clocks: no rank sees
+ * an arrival until all have arrived, and processes with earlier clocks run while this one waits.
+ * True if the process is the last to arrive. */
 static bool arrive_at(struct comm *c, struct virtual_offer offer, struct view y, struct view x,
                       struct virtual_process *who, double at)
 {
@@ -53,18 +54,18 @@ static bool arrive_at(struct comm *c, struct virtual_offer offer, struct view y,
     g->offer[c->rank] = offer;
     g->x[c->rank] = x;
     g->y[c->rank] = y;
-    g->there[c->rank] = who;
+    g->process[c->rank] = who;
     g->latest = g->arrived ? fmax(g->latest, at) : at;
     return ++g->arrived == g->size;
 }
 
-/* The last one has come, though perhaps not by its clock: it all happens at the latest one's. */
+/* Runs the collective when all ranks have arrived, at the latest of their clocks. */
 static enum sotto_status meet_all(struct virtual_group *g)
 {
     g->arrived = 0;
     g->over = false;
     virtual_advance(g->sim, g->latest);
-    TRY(status_raise(&g->sim->stop)); /* the others have gone */
+    TRY(status_raise(&g->sim->stop)); /* the other ranks have given up */
     g->met = g->latest;
     enum sotto_status st = virtual_combine(g);
     if (st == SOTTO_OK)
@@ -90,13 +91,13 @@ static enum sotto_status virtual_collective(struct comm *c, struct virtual_offer
         virtual_advance(sim, g->end);
     else
         TRY(virtual_block(sim, virtual_call_name(offer.call), -1));
-    c->wait.to = g->met; /* the next one is not met before all have left this */
+    c->wait.to = g->met; /* still of this call: the next collective needs this rank too */
     return status_raise(&g->failure);
 }
 
 bool virtual_join_collective(const struct comm_collective *a, struct virtual_process *p, double at,
-                             void (*left)(struct virtual_process *, double, double,
-                                          const struct status_note *))
+                             void (*collective_over)(struct virtual_process *, double, double,
+                                                     const struct status_note *))
 {
     struct comm *c = a->comm;
     struct virtual_group *g = ((struct virtual_member *)c)->group;
@@ -107,7 +108,7 @@ bool virtual_join_collective(const struct comm_collective *a, struct virtual_pro
         .call = (int)a->call, .count = a->count, .unit = dtype_size(a->x.type)};
     arrive_at(c, offer, a->y, a->x, p, at);
     c->wait = (struct comm_wait){at, at};
-    p->left = left;
+    p->collective_over = collective_over;
     virtual_wait_unrun(p, at, virtual_call_name(offer.call));
     return true;
 }

@@ -1,4 +1,4 @@
-/* What a collective makes of the ranks' memory, once all have come. */
+/* Moves the data of a collective when all ranks have arrived. */
 #include <string.h>
 
 #include "comm/sum.h"
@@ -45,7 +45,7 @@ static enum sotto_status check_offers(const struct virtual_group *g)
     return SOTTO_OK;
 }
 
-/* Whether every rank brought memory; an empty block of its own needs none. */
+/* True if every rank brought memory; an empty block needs none. */
 static bool have_data(const struct virtual_group *g)
 {
     const struct virtual_offer *o = &g->offer[0];
@@ -59,7 +59,7 @@ static bool have_data(const struct virtual_group *g)
     return all;
 }
 
-/* Where data move: by the ops of `dev`, or in the host's memory. */
+/* Sums by an op of `dev`, or in host memory if `dev` is NULL. */
 static void sum_into(struct device *dev, const struct view *out, int n_out, const struct view *x,
                      const struct rank_sum *p)
 {
@@ -69,7 +69,7 @@ static void sum_into(struct device *dev, const struct view *out, int n_out, cons
         sum_ranks(p, out, n_out, x);
 }
 
-/* Elements of `unit` bytes, which is all that is known of the host's. */
+/* Copies elements of `unit` bytes; host views have no type. */
 static void copy_to(struct device *dev, struct view to, struct view from, size_t count, size_t unit)
 {
     if (to.data == from.data || !count)
@@ -93,7 +93,7 @@ static void combine_sums(struct virtual_group *g, struct device *dev, bool scatt
     }
 }
 
-/* Into rank 0's memory block by block, from there to the others at once. */
+/* All-gathers into rank 0's memory block by block, and from there to each other rank at once. */
 static void combine_blocks(struct virtual_group *g, struct device *dev, size_t count, size_t unit)
 {
     for (int r = 0; r < g->size; r++) {
@@ -153,8 +153,8 @@ static enum sotto_status combine_data(struct virtual_group *g, struct device *de
     }
 }
 
-/* On the device of rank 0, which waits with all others here: behind what made the vectors, and
- * ahead of what any of them goes on with. */
+/* Combines on the device of rank 0, after the ops that made the vectors and before the later ops of
+ * all ranks. */
 static enum sotto_status combine_on_device(struct virtual_group *g)
 {
     struct device *dev = g->member[0]->base.dev;

@@ -1,5 +1,5 @@
-/* The engine of a simulated cluster: workers are processes in virtual time (sim.h), and what they
- * compute costs what the configuration says. */
+/* The engine of a simulated cluster: workers are processes in virtual time (sim.h), and their
+ * computations cost what the configuration says. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@ struct virtual_worker {
     struct worker base;
     struct virtual_cluster *cluster;
     struct virtual_process process;
-    double trained;             /* seconds, for go_on */
-    double paused;              /* when its pause began */
-    struct virtual_lane *lanes; /* not closed yet */
+    double trained;             /* seconds of training, set in end_pause */
+    double paused;              /* begin of the current pause */
+    struct virtual_lane *lanes; /* list of open lanes */
     worker_job *job;
     void *arg;
 };
@@ -26,9 +26,9 @@ struct virtual_cluster {
     struct virtual_sim sim;
     const struct engine_config *config;
     struct virtual_worker *worker; /* (workers) */
-    int met;                       /* of them, in go_on */
-    struct compute_pool *pool;     /* NULL until a computation needs it */
-    int *one_node;                 /* (workers) where the configuration names none */
+    int met;                       /* workers that have arrived in end_pause */
+    struct compute_pool *pool;     /* NULL until the first computation */
+    int *one_node; /* (workers) zeros, if the configuration has no nodes; else NULL */
 };
 
 static struct virtual_cluster *cluster_of(struct worker *w)
@@ -42,17 +42,17 @@ static enum sotto_status virtual_open_lane(struct worker *w, struct lane **out)
     return virtual_lane_open(&v->cluster->sim, w->rank, &v->lanes, out);
 }
 
-/* Work begins at once, on another thread unless it only issues to a GPU; its process goes on when
- * all that happens before its end has happened: where it takes no time, all else of this time that
- * does not wait like it, so that such work of many workers runs at once. Called from a lane's job,
- * it is the lane that works. */
+/* Runs work that takes `seconds` of virtual time, on another thread unless it only issues to a GPU.
+ * The work begins at once; the process continues after all events before the end of the work. Work
+ * that takes no time ends after all other events of its time that are no such work, so that the
+ * work of many workers runs in parallel. In a lane's job, the lane does the work. */
 static enum sotto_status spend_time(struct virtual_cluster *k, lane_job *work, void *arg,
                                     double seconds)
 {
     struct virtual_sim *sim = &k->sim;
     struct virtual_process *p = sim->current;
     TRY(status_raise(&sim->stop));
-    if (!work) { /* who computes need not take turns: thousands do */
+    if (!work) { /* thousands of computing workers need not take turns */
         virtual_advance_alone(sim, p->time + seconds);
         return SOTTO_OK;
     }
@@ -77,16 +77,16 @@ static double at_speed(const struct engine_config *config, const struct worker *
     return config->speed ? seconds / config->speed[w->rank] : seconds;
 }
 
-/* Of a micro-batch, all parts of it alike: a function of the worker and of its number, so that what
- * else a run does, or that it was resumed, changes nothing. */
+/* Returns the jitter of the current micro-batch, the same for all its parts: a function of the
+ * worker and the number of the micro-batch, so that other work, or a resume, changes nothing. */
 static double jitter_factor(const struct engine_config *config, const struct worker *w)
 {
     float z;
     struct rng rng = rng_make(config->seed, (uint64_t)w->rank);
-    rng.block = (uint64_t)w->computing; /* one is enough for a number */
+    rng.block = (uint64_t)w->computing; /* one block gives one number */
     rng_normal(&rng, &z, 1, 0, 1);
-    /* Log-normal, of mean 1 and that standard deviation: one may take very long, but not no time.
-     */
+    /* Log-normal with mean 1 and the configured standard deviation: very long times may occur, but
+     * no time of zero. */
     const double variance = log1p(config->jitter * config->jitter);
     return exp(sqrt(variance) * (double)z - variance / 2);
 }
@@ -104,7 +104,7 @@ static enum sotto_status virtual_compute(struct worker *w, lane_job *work, void 
 
 static enum sotto_status virtual_move(struct worker *w, lane_job *work, void *arg, double bytes)
 {
-    enum { SMALL = 1 << 18 }; /* bytes: done before another thread would have begun */
+    enum { SMALL = 1 << 18 }; /* bytes of work that ends before another thread would begin */
     struct virtual_cluster *k = cluster_of(w);
     assert(bytes >= 0);
     TRY(status_raise(&k->sim.stop));
@@ -113,7 +113,7 @@ static enum sotto_status virtual_move(struct worker *w, lane_job *work, void *ar
         work = NULL;
     }
     if (!work && w->memory <= 0)
-        return SOTTO_OK; /* thousands of workers need not take turns for nothing */
+        return SOTTO_OK; /* thousands of workers need no turns */
     return spend_time(k, work, arg, w->memory > 0 ? at_speed(k->config, w, bytes / w->memory) : 0);
 }
 
@@ -127,19 +127,19 @@ static void virtual_pause(struct worker *w)
     struct virtual_worker *v = (struct virtual_worker *)w;
     virtual_sync_clock(&v->cluster->sim);
     v->paused = v->process.time;
-    v->process.free = true;
+    v->process.untimed = true;
     virtual_lanes_pause(v->lanes, v->paused);
 }
 
-/* `v` goes on at that time. */
+/* Ends the pause of worker `v` at `time`. */
 static void end_pause(struct virtual_worker *v, double time)
 {
-    if (v->process.free)
+    if (v->process.untimed)
         virtual_lanes_end_pause(v->lanes, time);
-    v->process.free = false;
+    v->process.untimed = false;
 }
 
-/* The last one to come has the latest clock. */
+/* Ends a pause for all workers when the last has arrived, which has the latest clock. */
 static enum sotto_status virtual_end_pause(struct worker *w, double seconds, double least)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
@@ -182,9 +182,9 @@ static void run_worker(void *arg)
     virtual_world_leave(v->base.world);
 }
 
-/* Nothing can run and some wait. A lane whose job failed is the reason, where there is one: its
- * worker had no chance to notice. A worker that failed but cannot close its lane had none to tell.
- */
+/* Explains why no process can run while some wait: by a failed job of a lane, whose worker had no
+ * chance to notice, or else by the calls in which processes wait. A failed worker that waits for
+ * its lane to close is named too. */
 static void explain_deadlock(const struct virtual_sim *sim, struct status_note *note)
 {
     enum { NAMED = 8 };
@@ -202,17 +202,17 @@ static void explain_deadlock(const struct virtual_sim *sim, struct status_note *
         used += (size_t)snprintf(text + used, sizeof text - used, "%sworker %d%s in %s",
                                  waiting > 1 ? ", " : "", p->rank, p->is_lane ? "'s lane" : "",
                                  p->what);
-        if (p->detail >= 0)
-            used += (size_t)snprintf(text + used, sizeof text - used, " from rank %d", p->detail);
+        if (p->peer >= 0)
+            used += (size_t)snprintf(text + used, sizeof text - used, " from rank %d", p->peer);
     }
     if (waiting > NAMED)
         snprintf(text + used, sizeof text - used, " and %d more", waiting - NAMED);
     status_save(note, fail(SOTTO_EPEER, "the workers wait for what never comes: %s", text));
     for (struct virtual_process *p = sim->first; p; p = p->next)
-        if (p->state == PROCESS_WAITING && !p->is_lane && p->said &&
+        if (p->state == PROCESS_WAITING && !p->is_lane && p->has_error &&
             strcmp(p->what, "lane_close") == 0) {
             status_save(note, fail(SOTTO_EPEER, "%s; worker %d had failed: %s", note->text, p->rank,
-                                   p->kept.text));
+                                   p->error.text));
             return;
         }
 }
@@ -225,8 +225,8 @@ static bool all_workers_ended(const struct virtual_cluster *k)
     return true;
 }
 
-/* Runs until nothing can: all have ended, or they wait for each other; then they are told so, once.
- */
+/* Runs the simulation until no process can run: all have ended, or they wait for each other; the
+ * waits are then ended with an explanation. */
 static void run_cluster(struct virtual_cluster *k)
 {
     virtual_sim_run(&k->sim);
@@ -256,7 +256,7 @@ static enum sotto_status check_config(const struct engine_config *config)
     return SOTTO_OK;
 }
 
-/* Where they run, what links they have, and their communicators. */
+/* Sets the nodes of the workers, their links, and their communicators. */
 static enum sotto_status place_workers(struct virtual_cluster *k, struct comm **world)
 {
     const struct engine_config *config = k->config;

@@ -1,8 +1,8 @@
-/* ucontext makes the stacks; the kernel gives them memory only where they are touched. sigsetjmp
- * switches them: swapcontext would also save the signal mask, a system call that takes longer than
- * all the rest. The sanitizers, which look at every jump, are given swapcontext. */
+/* ucontext makes the stacks; the kernel gives memory only to the pages that are touched. sigsetjmp
+ * switches: swapcontext would also save the signal mask, by a system call that takes longer than
+ * all other work. Sanitizers, which watch every jump, get swapcontext. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-#undef _FORTIFY_SOURCE  /* its longjmp only goes up one stack */
+#undef _FORTIFY_SOURCE  /* its longjmp allows only jumps up one stack */
 #include "comm/virtual/fiber.h"
 
 #include <stdint.h>
@@ -27,8 +27,8 @@ enum { JUMPS = 1 };
 
 enum { STACK = 1 << 20 };
 
-/* Stacks lie a multiple of the page apart; were they used from the same place in it, they would all
- * share the same few lines of the cache. */
+/* Returns an offset for the top of a stack. Stacks begin at multiples of the page; with equal
+ * offsets, all would share the same few cache lines. */
 static size_t stack_skew(const void *map, size_t page)
 {
     return (uintptr_t)map / page % 32 * 128;
@@ -46,7 +46,7 @@ static void leave_fiber(struct fiber *from, struct fiber *to, bool last)
     (void)from, (void)to, (void)last;
 }
 
-/* The first thing on arrival. */
+/* Called first after every switch to a fiber. */
 static void enter_fiber(struct fiber *f)
 {
 #ifdef SANITIZED_ADDRESS
@@ -74,7 +74,8 @@ void fiber_adopt(struct fiber *f)
 enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
 {
     *f = (struct fiber){.body = body, .arg = arg};
-    size_t guard = (size_t)sysconf(_SC_PAGESIZE); /* one page: stacks lie an odd number apart */
+    size_t guard =
+        (size_t)sysconf(_SC_PAGESIZE); /* one page: stacks are an odd number of pages long */
     f->bytes = guard + STACK;
     f->map = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -98,9 +99,9 @@ enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
     makecontext(&f->context, (void (*)(void))fiber_main, 2, (unsigned)(self >> 16 >> 16),
                 (unsigned)self);
 #ifdef SANITIZED_ADDRESS
-    /* AddressSanitizer's swapcontext forgets all it knows of a stack whose size it finds, which
-     * takes longer than all the rest; it need not, since it is told of each switch. What another
-     * stack left at this place is forgotten here, once. */
+    /* With a known stack size, AddressSanitizer's swapcontext would clear its data of the stack,
+     * which takes longer than all other work and is needless, since it is told of each switch. Data
+     * of an earlier stack at this address are cleared here, once. */
     __asan_unpoison_memory_region(f->bottom, f->room);
     f->context.uc_stack.ss_size = 0;
 #endif
@@ -135,7 +136,7 @@ static void jump_to_fiber(struct fiber *from, struct fiber *to)
     sigjmp_buf here;
     from->at = &here;
     if (sigsetjmp(here, 0) != 0)
-        return; /* back again */
+        return; /* back in this fiber */
     if (to->at)
         siglongjmp(*to->at, 1);
     setcontext(&to->context);

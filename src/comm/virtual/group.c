@@ -1,4 +1,4 @@
-/* Groups: the ranks of a communicator and what they share, made for the world and by splits. */
+/* Groups: the ranks of a communicator and their shared state, made for the world and by splits. */
 #include <stdlib.h>
 
 #include "comm/virtual/virtual_impl.h"
@@ -20,7 +20,7 @@ void virtual_free_group(struct virtual_group *g)
     free(g->offer);
     free(g->x);
     free(g->y);
-    free(g->there);
+    free(g->process);
     free(g->member);
     free(g);
 }
@@ -39,9 +39,9 @@ struct virtual_group *virtual_make_group(struct virtual_sim *sim, const struct c
     g->offer = calloc(n, sizeof *g->offer);
     g->x = calloc(n, sizeof *g->x);
     g->y = calloc(n, sizeof *g->y);
-    g->there = calloc(n, sizeof(struct virtual_process *));
+    g->process = calloc(n, sizeof(struct virtual_process *));
     g->member = calloc(n, sizeof(struct virtual_member *));
-    bool whole = g->node && g->worker && g->offer && g->x && g->y && g->there && g->member;
+    bool whole = g->node && g->worker && g->offer && g->x && g->y && g->process && g->member;
     for (int r = 0; r < size && whole; r++) {
         struct virtual_member *m = g->member[r] = calloc(1, sizeof *m);
         if ((whole = m != NULL)) {
@@ -76,7 +76,7 @@ static int by_color(const void *a, const void *b)
                                *y = *(const struct virtual_offer *const *)b;
     if (x->color != y->color)
         return x->color < y->color ? -1 : 1;
-    return x < y ? -1 : x > y; /* both in g->offer: by rank */
+    return x < y ? -1 : x > y; /* both in g->offer: ties in the order of ranks */
 }
 
 enum sotto_status virtual_make_split(struct virtual_group *g)

@@ -7,27 +7,27 @@
 
 #include "comm/virtual/virtual_impl.h"
 
-/* Whoever starts it may be ahead of the lane. */
+/* A started job and the time of its start: the starter's clock may be ahead of the lane's. */
 struct virtual_job {
     struct lane_call call;
     double at;
 };
 
-struct virtual_lane { /* what every job touches comes first, what is large last */
+struct virtual_lane { /* fields of every job first, large fields last */
     struct lane base;
     bool failed, closing;
-    bool held;                 /* had something under way when a pause began, ... */
-    struct virtual_job *queue; /* a ring of `room`, a power of two */
+    bool paused_busy;          /* true if jobs were in flight when the current pause began */
+    struct virtual_job *queue; /* a ring of `room` entries, a power of two */
     size_t room, started, finished;
-    struct virtual_process *waiter;
-    size_t left;     /* jobs that it does not wait for */
-    double paused;   /* ... which was then */
-    double began;    /* the collective that it waits in without running */
-    double later;    /* what is under way counts as done so much later, ... */
-    double until;    /* ... and what is done not before this time */
-    double asked_at; /* lane_done, how many times in a row at one time */
-    int asked;
-    struct virtual_lane *next, **link;
+    struct virtual_process *waiter; /* process in lane_wait or lane_close; NULL: none */
+    size_t unawaited;               /* last jobs that the waiter does not wait for */
+    double paused;                  /* begin of the current pause */
+    double began;      /* arrival at the collective that the lane waits in without running */
+    double shift;      /* seconds by which pauses delay the jobs in flight */
+    double busy_until; /* earliest time at which finished jobs count as done */
+    double polled_at;  /* time of the last lane_done */
+    int polls;         /* lane_done calls in a row at this time */
+    struct virtual_lane *next, **link; /* other open lanes of the worker */
     struct virtual_process process;
     struct status_note failure; /* of the first job that failed */
 };
@@ -53,12 +53,12 @@ static enum sotto_status failure_of(const struct virtual_lane *l)
     return l->failed ? status_raise(&l->failure) : SOTTO_OK;
 }
 
-/* Nothing is under way at this time. */
+/* Settles the delay of pauses when no job is in flight, at the time `now`. */
 static void settle_delay(struct virtual_lane *l, double now)
 {
-    if (l->later > 0)
-        l->until = now + l->later;
-    l->later = 0;
+    if (l->shift > 0)
+        l->busy_until = now + l->shift;
+    l->shift = 0;
 }
 
 static void wake_waiter(struct virtual_lane *l)
@@ -74,7 +74,7 @@ static const struct virtual_job *next_job(const struct virtual_lane *l)
     return &l->queue[l->finished & (l->room - 1)];
 }
 
-/* The job has lasted from begin to end. */
+/* Ends a job that lasted from `begin` to `end`. */
 static void end_job(struct virtual_lane *l, double begin, double end)
 {
     l->base.busy += end - begin;
@@ -91,15 +91,15 @@ static void fail_with(struct virtual_lane *l, const struct status_note *why)
 
 static bool join_collective(struct virtual_lane *l);
 
-/* The collective that it waited in is over, or will be: what is done by then counts from then on.
- */
+/* Ends the collective that the lane waited in without running. `end` may be in the future: jobs
+ * finished by then count as done from then on. */
 static void leave_collective(struct virtual_process *p, double met, double end,
                              const struct status_note *failure)
 {
     struct virtual_lane *l = lane_of(p);
     const struct comm_collective *a = next_job(l)->call.arg;
     struct comm *c = a->comm;
-    p->left = NULL;
+    p->collective_over = NULL;
     p->state = PROCESS_IDLE;
     p->time = fmax(p->time, end);
     c->wait.to = met;
@@ -108,42 +108,44 @@ static void leave_collective(struct virtual_process *p, double met, double end,
     else
         fail_with(l, failure);
     end_job(l, l->began, p->time);
-    l->until = fmax(l->until, p->time);
+    l->busy_until = fmax(l->busy_until, p->time);
     if (l->closing || (!virtual_lane_idle(l) && !join_collective(l)))
         virtual_wake(p, p->time);
     else if (virtual_lane_idle(l))
         wake_waiter(l);
 }
 
-/* Of thousands of lanes each of which gathers and reduces, most only come and wait. That takes no
- * turn: an idle one goes to a collective, if that is its next job, as soon as it is started. */
+/* Makes an idle lane arrive at a collective without a turn of its process, if that is the next job.
+ * Of thousands of lanes that gather and reduce, most only arrive and wait. False if the job needs
+ * the process. */
 static bool join_collective(struct virtual_lane *l)
 {
     const struct virtual_job *job = next_job(l);
     struct virtual_process *p = &l->process;
-    if (job->call.job != comm_collect || l->base.before || p->free || p->sim->current->free)
+    if (job->call.job != comm_collect || l->base.before || p->untimed || p->sim->current->untimed)
         return false;
     if (job->at > p->time)
-        settle_delay(l, p->time); /* nothing is under way until then */
-    const double begin = fmax(fmax(p->time, job->at), l->until);
+        settle_delay(l, p->time); /* no job is in flight until then */
+    const double begin = fmax(fmax(p->time, job->at), l->busy_until);
     l->began = begin;
     return virtual_join_collective(job->call.arg, p, begin, leave_collective);
 }
 
-/* The next job, by the process that runs; false where there is none that has begun by then. */
+/* Runs the next job in the running process. False, with the time in *begins, if the job begins
+ * later. */
 static bool run_queued_job(struct virtual_lane *l, double *begins)
 {
     struct virtual_sim *sim = l->process.sim;
     const double begin = sim->current->time;
     const struct virtual_job job = *next_job(l);
-    if (job.at > begin) { /* nothing is under way until then */
+    if (job.at > begin) { /* no job is in flight until then */
         settle_delay(l, begin);
-        *begins = fmax(job.at, l->until);
+        *begins = fmax(job.at, l->busy_until);
         return false;
     }
     enum sotto_status st = lane_run(&l->base, &job.call);
     if (sim->current == &l->process)
-        virtual_sync_clock(sim); /* its worker sees the end */
+        virtual_sync_clock(sim); /* the worker sees the end of the job */
     if (st != SOTTO_OK) {
         status_save(&l->failure, st);
         l->failed = true;
@@ -158,8 +160,8 @@ static void virtual_lane_serve(void *arg)
     struct virtual_sim *sim = l->process.sim;
     double begins;
     while (!l->closing) {
-        if (l->process.left) { /* the run was stopped meanwhile */
-            l->process.left = NULL;
+        if (l->process.collective_over) { /* the run was stopped in the collective */
+            l->process.collective_over = NULL;
             fail_with(l, &sim->stop);
             end_job(l, l->began, l->process.time);
             wake_waiter(l);
@@ -167,14 +169,15 @@ static void virtual_lane_serve(void *arg)
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
         else if (!run_queued_job(l, &begins))
             virtual_advance(sim, begins);
-        else if (lane_settled(l, l->left))
+        else if (lane_settled(l, l->unawaited))
             wake_waiter(l);
     }
     wake_waiter(l);
 }
 
-/* Whoever waits for jobs that the lane has not begun does them: one turn for three. Its clock goes
- * back to when the lane would begin, since when it has done nothing that others see. */
+/* Runs the lane's jobs in the waiting process, if the lane has not begun them: one turn instead of
+ * three. The waiter's clock goes back to the begin of the jobs on the lane; the waiter has done
+ * nothing visible since. */
 static void serve_by_waiter(struct virtual_lane *l)
 {
     struct virtual_sim *sim = l->process.sim;
@@ -182,12 +185,12 @@ static void serve_by_waiter(struct virtual_lane *l)
     const double time = self->time;
     double begins;
     self->time = l->process.time;
-    self->free = l->process.free;
+    self->untimed = l->process.untimed;
     while (!virtual_lane_idle(l))
         if (!run_queued_job(l, &begins))
             virtual_advance_alone(sim, begins);
     l->process.time = self->time;
-    self->free = false;
+    self->untimed = false;
     virtual_advance_alone(sim, time);
 }
 
@@ -215,7 +218,7 @@ static enum sotto_status virtual_lane_start(struct lane *lane, struct lane_call 
     l->queue[l->started++ & (l->room - 1)] = (struct virtual_job){call, now};
     if (l->process.state != PROCESS_IDLE || (l->started - l->finished == 1 && join_collective(l)))
         return SOTTO_OK;
-    virtual_wake_later(&l->process, fmax(now, l->until));
+    virtual_wake_later(&l->process, fmax(now, l->busy_until));
     return SOTTO_OK;
 }
 
@@ -226,12 +229,12 @@ static enum sotto_status virtual_lane_done(struct lane *lane, bool *is_done)
     struct virtual_sim *sim = l->process.sim;
     virtual_sync_clock(sim);
     if (!virtual_lane_idle(l))
-        virtual_defer(sim, LATE_LAST); /* a job that ends at this very time has ended */
-    *is_done = virtual_lane_idle(l) && sim->current->time >= l->until;
+        virtual_defer(sim, LATE_LAST); /* a job that ends exactly now has ended */
+    *is_done = virtual_lane_idle(l) && sim->current->time >= l->busy_until;
     double now = sim->current->time;
-    l->asked = !*is_done && now == l->asked_at ? l->asked + 1 : 0;
-    l->asked_at = now;
-    if (l->asked > MOST)
+    l->polls = !*is_done && now == l->polled_at ? l->polls + 1 : 0;
+    l->polled_at = now;
+    if (l->polls > MOST)
         return fail(
             SOTTO_EINVAL,
             "virtual time stands still at %g s: lane_done is asked again and again and nothing "
@@ -245,11 +248,11 @@ static void block_waiter(struct virtual_lane *l, size_t left, const char *what)
     struct virtual_sim *sim = l->process.sim;
     assert(!l->waiter);
     l->waiter = sim->current;
-    l->left = left;
-    virtual_block_unstoppable(sim, PROCESS_WAITING, what); /* the job itself is ended by an abort */
+    l->unawaited = left;
+    virtual_block_unstoppable(sim, PROCESS_WAITING, what); /* an abort ends the job itself */
 }
 
-/* Waits for what a pause has put off are waits for the wire. */
+/* Counts a wait for jobs that pauses have delayed as transfer. */
 static void wait_until(struct virtual_lane *l, double from, double until)
 {
     if (until > from)
@@ -260,24 +263,23 @@ static enum sotto_status virtual_lane_wait(struct lane *lane, size_t left)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
-    const bool pauses = sim->current->free;
-    if (l->later > 0)
-        virtual_sync_clock(
-            sim); /* else it waits from its time on, whenever the lane comes to be idle */
+    const bool pauses = sim->current->untimed;
+    if (l->shift > 0)
+        virtual_sync_clock(sim); /* sees if the lane is idle now */
     double now = sim->current->time;
-    if (!pauses) { /* jobs that were started meanwhile begin then */
-        wait_until(l, now, l->until);
-        now = fmax(now, l->until);
+    if (!pauses) { /* jobs started by then begin after the delay */
+        wait_until(l, now, l->busy_until);
+        now = fmax(now, l->busy_until);
     }
     if (!left && !virtual_lane_idle(l) && !pauses && virtual_cancel_wake(&l->process))
         serve_by_waiter(l);
     else if (!lane_settled(l, left))
         block_waiter(l, left, "lane_wait");
-    if (!pauses && left && l->later > 0) /* what is not at rest yet is not done before that */
-        virtual_advance_alone(sim, sim->current->time + l->later);
+    if (!pauses && left && l->shift > 0) /* jobs in flight are done after the delay */
+        virtual_advance_alone(sim, sim->current->time + l->shift);
     if (!pauses) {
-        wait_until(l, fmax(now, sim->current->time), l->until);
-        virtual_advance_alone(sim, l->until);
+        wait_until(l, fmax(now, sim->current->time), l->busy_until);
+        virtual_advance_alone(sim, l->busy_until);
     }
     return failure_of(l);
 }
@@ -285,46 +287,49 @@ static enum sotto_status virtual_lane_wait(struct lane *lane, size_t left)
 void virtual_lanes_pause(struct virtual_lane *all, double now)
 {
     for (struct virtual_lane *l = all; l; l = l->next) {
-        l->held = !virtual_lane_idle(l) || l->until > now;
+        l->paused_busy = !virtual_lane_idle(l) || l->busy_until > now;
         l->paused = now;
     }
 }
 
-/* Seconds of the jobs in progress when a pause began, now that the lane is idle. */
+/* Returns the seconds that remained of the jobs in flight when the pause began. The lane is idle by
+ * now. */
 static double seconds_left_over(const struct virtual_lane *l)
 {
-    return fmax(0, fmax(l->until, l->process.time) - l->paused);
+    return fmax(0, fmax(l->busy_until, l->process.time) - l->paused);
 }
 
-/* What is left of it is added as `owe` adds it, so that a resumed run rounds alike. */
+/* Ends a pause. Remaining seconds are added as in virtual_lane_delay, so that a resumed run rounds
+ * alike. */
 void virtual_lanes_end_pause(struct virtual_lane *all, double now)
 {
     for (struct virtual_lane *l = all; l; l = l->next) {
-        if (!l->held)
+        if (!l->paused_busy)
             continue;
         if (virtual_lane_idle(l))
-            l->until = now + seconds_left_over(l);
+            l->busy_until = now + seconds_left_over(l);
         else
-            l->later += now - l->paused;
-        l->held = false;
+            l->shift += now - l->paused;
+        l->paused_busy = false;
     }
 }
 
 static double virtual_lane_seconds_left(const struct lane *lane)
 {
     const struct virtual_lane *l = (const struct virtual_lane *)lane;
-    return l->held ? seconds_left_over(l) : fmax(0, l->until - l->process.sim->current->time);
+    return l->paused_busy ? seconds_left_over(l)
+                          : fmax(0, l->busy_until - l->process.sim->current->time);
 }
 
 static void virtual_lane_delay(struct lane *lane, double seconds)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
-    l->until = l->process.sim->current->time + seconds;
+    l->busy_until = l->process.sim->current->time + seconds;
 }
 
 static void virtual_lane_set_untimed(struct lane *lane)
 {
-    ((struct virtual_lane *)lane)->process.free = true;
+    ((struct virtual_lane *)lane)->process.untimed = true;
 }
 
 static void release_lane(struct virtual_lane *l)

@@ -1,5 +1,5 @@
-/* A lane as a process in virtual time: jobs begin at their starter's time or when the one before
- * has ended. */
+/* A lane as a process in virtual time: a job begins at its starter's time, or at the end of the job
+ * before. */
 #ifndef SOTTO_COMM_VIRTUAL_LANE_H
 #define SOTTO_COMM_VIRTUAL_LANE_H
 
@@ -8,18 +8,17 @@
 
 struct virtual_lane;
 
-/* A lane of worker `rank`, kept in its list `*all` until it is closed. */
+/* Opens a lane of worker `rank`, kept in the worker's list `*all` until it is closed. */
 enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
                                     struct lane **out);
-void virtual_lanes_free(struct virtual_lane **all); /* those that nobody closed */
+void virtual_lanes_free(struct virtual_lane **all); /* frees the lanes that were not closed */
 
-/* A pause of the worker whose lanes these are begins, and ends, at `now`. In the worker's time of
- * training none passes meanwhile, so what its lanes had under way is done as much later than it is
- * as the pause was long. */
+/* Begins and ends, at `now`, a pause of the worker that has these lanes. The training time of the
+ * worker stands still in a pause, so jobs in flight end later by the length of the pause. */
 void virtual_lanes_pause(struct virtual_lane *all, double now);
 void virtual_lanes_end_pause(struct virtual_lane *all, double now);
 
-/* Of the first job that failed, where `p` is a lane. */
+/* Returns the failure of the first failed job of a lane's process `p`. */
 const struct status_note *virtual_lane_failure(const struct virtual_process *p);
 
 #endif

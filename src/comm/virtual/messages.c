@@ -14,7 +14,8 @@ void virtual_free_messages(struct virtual_message *m)
     }
 }
 
-/* Messages of devices keep their memory there, and so have a list of their own. */
+/* Takes an idle message, or makes one, and fills its payload. Messages with device memory are kept
+ * in a list of their own. */
 static enum sotto_status take_message(struct comm *c, struct view x, size_t count,
                                       struct virtual_message **out)
 {
@@ -34,7 +35,7 @@ static enum sotto_status take_message(struct comm *c, struct view x, size_t coun
     return st;
 }
 
-/* Among those that have left, most often behind all of them. */
+/* Puts a message into the receiver's list of messages that have left, most often at the end. */
 static void list_message(struct virtual_message *m)
 {
     struct virtual_member *to = m->to;
@@ -55,12 +56,13 @@ static void unlist_message(struct virtual_message *m)
     *(m->after ? &m->after->before : &to->last) = m->before;
 }
 
-/* The last byte has left: the sender goes on, and the receiver after the latency. */
+/* Ends a message's flow: the last byte has left. The sender continues; the receiver continues after
+ * the latency. */
 static void virtual_message_left(struct network_flow *flow, double time)
 {
-    struct virtual_message *m = (struct virtual_message *)flow; /* its first member */
+    struct virtual_message *m = (struct virtual_message *)flow; /* first member */
     struct virtual_member *to = m->to;
-    m->gone = true;
+    m->has_left = true;
     m->ready = fmax(time + m->latency, m->earliest);
     list_message(m);
     if (m->sender->state == PROCESS_WAITING)
@@ -76,14 +78,14 @@ static void virtual_message_left(struct network_flow *flow, double time)
 static enum sotto_status set_out_message(struct virtual_group *g, struct virtual_message *m)
 {
     struct virtual_sim *sim = g->sim;
-    m->gone = false;
+    m->has_left = false;
     m->sender = sim->current;
     m->sent = sim->current->time;
     m->latency = 0;
     m->flow.use = m->use;
     m->flow.n = 0;
     m->flow.ended = virtual_message_left;
-    if (sim->net && !sim->current->free) {
+    if (sim->net && !sim->current->untimed) {
         const struct network_hop hop =
             network_hop(sim->net, g->worker[m->from], g->worker[m->to->base.rank]);
         m->latency = hop.latency;
@@ -100,7 +102,7 @@ static enum sotto_status set_out_message(struct virtual_group *g, struct virtual
     return SOTTO_OK;
 }
 
-/* The sender is busy until the last byte has left; the latency is only the receiver's. */
+/* Sends: the sender is busy until the last byte has left; the latency delays only the receiver. */
 enum sotto_status virtual_send_device(struct comm *c, struct view x, size_t count, int to)
 {
     struct virtual_group *g = ((struct virtual_member *)c)->group;
@@ -122,7 +124,7 @@ enum sotto_status virtual_send_device(struct comm *c, struct view x, size_t coun
         box->first = m;
     box->last = m;
     TRY(set_out_message(g, m));
-    if (m->gone)
+    if (m->has_left)
         return SOTTO_OK;
     return virtual_block(sim, comm_call_name(COMM_SEND), to);
 }
@@ -132,7 +134,7 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
     return virtual_send_device(c, view_of((void *)data, DTYPE_U8), bytes, to);
 }
 
-/* The first message of its box, whose last byte has left. */
+/* Receives a box's first message, whose last byte has left. */
 static enum sotto_status virtual_receive(struct comm *c, struct virtual_message *m, struct view x,
                                          size_t room, size_t *received)
 {
@@ -158,7 +160,7 @@ enum sotto_status virtual_recv_device(struct comm *c, struct view x, size_t room
     virtual_sync_clock(sim);
     TRY(status_raise(&sim->stop));
     c->wait.from = sim->current->time;
-    if (!self->box || !self->box[from].first || !self->box[from].first->gone) {
+    if (!self->box || !self->box[from].first || !self->box[from].first->has_left) {
         self->receiver = sim->current;
         self->from = from;
         TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));
@@ -193,7 +195,7 @@ static bool virtual_all_ended(const struct virtual_member *self, const bool *amo
 void virtual_end_member(struct virtual_member *m)
 {
     struct virtual_group *g = m->group;
-    g->member[m->base.rank]->ended = true; /* m may be its twin */
+    g->member[m->base.rank]->ended = true; /* m may be the twin */
     for (int r = 0; r < g->size && g->for_any; r++) {
         const struct virtual_member *other = g->member[r];
         if (other->receiver && other->from == FROM_ANY &&
@@ -202,7 +204,7 @@ void virtual_end_member(struct virtual_member *m)
     }
 }
 
-/* Until the first of those that have left arrives, or of those that leave meanwhile. */
+/* Waits until a message of `among` arrives, sent before or meanwhile. */
 static enum sotto_status wait_for_any(struct virtual_member *self, const bool *among, double until)
 {
     struct virtual_sim *sim = self->group->sim;
@@ -218,8 +220,8 @@ static enum sotto_status wait_for_any(struct virtual_member *self, const bool *a
     return st;
 }
 
-/* What has arrived before now is the first. What arrives now may not be: others that are at this
- * time may still send. */
+/* Receives the first message of `among`. A message that arrived before now is the first. A message
+ * that arrives exactly now may not be: processes at this time may still send. */
 enum sotto_status virtual_recv_any_device(struct comm *c, struct view x, size_t room,
                                           const bool *among, double until, int *from,
                                           size_t *received)

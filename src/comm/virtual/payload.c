@@ -25,7 +25,7 @@ static bool is_on_device(struct view x)
     return x.data && x.place == PLACE_DEVICE;
 }
 
-/* A tenth of the device's memory is left to the workers. */
+/* True if the device has `bytes` bytes to spare: a tenth of its memory is left to the workers. */
 static bool has_spare_memory(struct device *dev, size_t bytes)
 {
     size_t left, all;
@@ -35,7 +35,7 @@ static bool has_spare_memory(struct device *dev, size_t bytes)
     return left > bytes && left - bytes >= all / 10;
 }
 
-/* Makes sure of the depot's memory for p; false where there is none, which is no failure. */
+/* Makes room for p in the depot's device memory. False if there is none, which is no failure. */
 static bool room_on_device(struct payload *p, struct depot *depot, struct comm *c, size_t bytes)
 {
     if (depot->refused)
@@ -62,7 +62,7 @@ static enum sotto_status room_on_host(struct payload *p, size_t bytes)
     return p->host ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a message of %zu bytes", bytes);
 }
 
-/* y <- x by the depot: behind what `dev` has issued, and ahead of what it issues next. */
+/* y <- x by the depot, after the ops issued to `dev` and before its next ops. */
 static enum sotto_status copy_on_device(struct depot *depot, struct device *dev, struct view y,
                                         struct view x, size_t count)
 {

@@ -1,35 +1,36 @@
-/* The bytes of a message in virtual time: a copy of what its sender sent, in host memory, or in the
- * memory of the sender's device, so that what goes from one worker of a GPU to another does not
- * leave the GPU. */
+/* The bytes of a message in virtual time: a copy of the sender's data, in host memory or in the
+ * memory of the sender's device, so that data sent between workers of one GPU do not leave the GPU.
+ */
 #ifndef SOTTO_COMM_VIRTUAL_PAYLOAD_H
 #define SOTTO_COMM_VIRTUAL_PAYLOAD_H
 
 #include "comm/comm.h"
 
-/* A device context of the simulation's own, which copies payloads and pays for them: senders and
- * receivers close theirs at any time. Opened by the first payload that is a device's. */
+/* The simulation's own device context, which copies payloads and accounts for their memory: senders
+ * and receivers may close theirs at any time. Opened by the first payload in device memory. */
 struct depot {
     struct device dev;
     struct memory memory;
     bool open;
-    bool refused; /* there is no such context, or no memory: payloads pass through the host */
+    bool refused; /* true if the context cannot be opened or memory is exhausted: payloads pass
+                     through the host */
 };
 
 void depot_close(struct depot *depot);
 
 struct payload {
     size_t bytes;
-    bool on_device; /* in `copy` */
-    bool empty;     /* only its size was declared */
+    bool on_device; /* true if the data are in `copy` */
+    bool empty;     /* true if only the size was declared */
     void *host;
-    size_t room; /* of host */
+    size_t room; /* bytes of `host` */
     struct buffer copy;
 };
 
-/* p <- count elements of x, which are the host's or c->dev's. */
+/* p <- `count` elements of x, in host memory or in the memory of c->dev. */
 enum sotto_status payload_fill(struct payload *p, struct depot *depot, struct comm *c,
                                struct view x, size_t count);
-/* y <- p, of which y has room. */
+/* y <- p; y has room for p. */
 enum sotto_status payload_take(const struct payload *p, struct depot *depot, struct comm *c,
                                struct view y);
 void payload_free(struct payload *p);

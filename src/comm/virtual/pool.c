@@ -13,7 +13,7 @@ struct compute_pool {
     pthread_cond_t given, finished;
     struct pool_job *first, **last;
     bool closing;
-    int inner; /* threads that one job may use itself */
+    int inner; /* OpenMP threads per job */
     int threads;
     pthread_t thread[];
 };

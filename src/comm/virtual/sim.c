@@ -9,7 +9,7 @@ static struct virtual_turn turn_of(struct virtual_process *p)
     return (struct virtual_turn){p->time, (unsigned)p->id | (unsigned)p->late << 30, p};
 }
 
-/* Whether a runs before b. */
+/* True if `a` runs before `b`. */
 static bool turn_before(struct virtual_turn a, struct virtual_turn b)
 {
     return a.time < b.time || (a.time == b.time && a.order < b.order);
@@ -27,7 +27,7 @@ static void push_ready(struct virtual_sim *sim, struct virtual_process *p)
     sim->heap[i] = turn;
 }
 
-/* `turn`, which need not be in the heap, takes the first one's place. */
+/* Replaces the first entry of the heap by `turn`, which need not be in the heap. */
 static void replace_first(struct virtual_sim *sim, struct virtual_turn turn)
 {
     int i = 0;
@@ -53,25 +53,25 @@ static struct virtual_process *pop_ready(struct virtual_sim *sim)
     return first;
 }
 
-/* The error message, one a thread, stays with its process. */
+/* Keeps the thread's error message with its process, before another process runs. */
 static void keep_message(struct virtual_process *p)
 {
-    p->said = sotto_error()[0];
-    if (p->said)
-        status_save(&p->kept, SOTTO_EPEER);
+    p->has_error = sotto_error()[0];
+    if (p->has_error)
+        status_save(&p->error, SOTTO_EPEER);
 }
 
 static void restore_message(const struct virtual_process *p)
 {
-    if (p->said)
-        status_raise(&p->kept);
+    if (p->has_error)
+        status_raise(&p->error);
     else if (sotto_error()[0])
-        fail(SOTTO_OK, "%s", ""); /* another's */
+        fail(SOTTO_OK, "%s", ""); /* left by another process */
 }
 
-/* With thousands of processes a turn is little but waiting for memory, so that of the next turns is
- * asked for during this one: the stack of the first in the heap, and what tells where the stack of
- * the second is. */
+/* Prefetches data of the next turns. With thousands of processes, a turn is mostly waiting for
+ * memory: this prefetches the stack of the first process in the heap and the addresses needed for
+ * the next two stacks. */
 static void prefetch_next(const struct virtual_sim *sim)
 {
     if (sim->ready)
@@ -82,7 +82,7 @@ static void prefetch_next(const struct virtual_sim *sim)
     }
 }
 
-/* To another process, or home when nothing can run. */
+/* Switches to another process, or home if no process can run. */
 static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool last)
 {
     struct virtual_process *from = sim->current;
@@ -102,7 +102,7 @@ static void wake_due(struct virtual_sim *sim)
     sim->n_due = 0;
 }
 
-/* Its time has come: it runs when all others of that time have. */
+/* Wakes the process of the first alarm, to run after all other processes of this time. */
 static void ring_alarm(struct virtual_sim *sim)
 {
     struct alarm *alarm = alarm_take(&sim->alarms);
@@ -112,8 +112,8 @@ static void ring_alarm(struct virtual_sim *sim)
     virtual_wake(p, alarm->time);
 }
 
-/* What ends on the links, and whose time comes, before anything else happens, or at `until`. A
- * stopped run's links stand still, and its alarms too: nobody waits for them any more. */
+/* Ends flows on the links and rings alarms that are due before the next process runs, or up to
+ * `until`. In a stopped run, flows and alarms stand still: no process waits for them any more. */
 static void end_flows(struct virtual_sim *sim, double until)
 {
     while ((sim->net || sim->alarms.count) && sim->stop.code == SOTTO_OK) {
@@ -136,7 +136,7 @@ static void switch_to_next(struct virtual_sim *sim, bool last)
     switch_to(sim, sim->ready ? pop_ready(sim) : NULL, last);
 }
 
-/* The running process goes back into the heap, and on when it is the first of it. */
+/* Puts the running process back into the heap; it continues at once if it is the first. */
 static void requeue_current(struct virtual_sim *sim)
 {
     struct virtual_turn turn = turn_of(sim->current);
@@ -187,7 +187,7 @@ static void block_current(struct virtual_sim *sim, enum process_state state, boo
     p->stoppable = stoppable;
     p->stopped = false;
     p->what = what;
-    p->detail = detail;
+    p->peer = detail;
     switch_to_next(sim, false);
 }
 
@@ -199,7 +199,7 @@ void virtual_wait_unrun(struct virtual_process *p, double at, const char *what)
     p->stoppable = true;
     p->stopped = false;
     p->what = what;
-    p->detail = -1;
+    p->peer = -1;
 }
 
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail)
@@ -248,7 +248,7 @@ void virtual_wake(struct virtual_process *p, double time)
     push_ready(p->sim, p);
 }
 
-/* Its place among those that are due, or behind them. */
+/* Returns the place of `p` in `due`; n_due: not found. */
 static int find_due(const struct virtual_sim *sim, const struct virtual_process *p)
 {
     int i = 0;
@@ -328,7 +328,7 @@ enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual
 void virtual_process_free(struct virtual_process *p)
 {
     if (!p->sim)
-        return; /* never begun */
+        return; /* never initialized */
     fiber_free(&p->fiber);
     p->sim->processes--;
     if ((*p->link = p->next))

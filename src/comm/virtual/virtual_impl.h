@@ -1,4 +1,4 @@
-/* What the files of communicators in virtual time share. */
+/* Declarations shared by the files of communicators in virtual time. */
 #ifndef SOTTO_COMM_VIRTUAL_VIRTUAL_IMPL_H
 #define SOTTO_COMM_VIRTUAL_VIRTUAL_IMPL_H
 
@@ -7,14 +7,14 @@
 
 enum { CALL_SPLIT = COMM_CALLS, CALL_SUM };
 
-/* What a rank brings to a collective. */
+/* Arguments of a rank's collective. */
 struct virtual_offer {
     int call;
     size_t count, unit;
     int root;
     int color;         /* split */
     struct comm **out; /* split */
-    bool on_device;    /* its views are a device's, and there from `ready` on */
+    bool on_device;    /* true if the views are in device memory, valid from `ready` on */
     struct device_mark ready;
 };
 
@@ -23,18 +23,18 @@ struct virtual_message {
     struct network_use use[2];
     struct virtual_message *next;
     struct payload payload;
-    enum place place;   /* of what was sent, by which messages are kept for the next ones */
-    double sent, ready; /* when it set out, when its last byte arrives */
+    enum place place;   /* place of the sent view; decides on which idle list the message is kept */
+    double sent, ready; /* times of sending, and of arrival of the last byte */
     double latency;
-    double earliest;                        /* it arrives: when the one before it does */
-    bool gone;                              /* the last byte has left */
-    struct virtual_message *before, *after; /* of the receiver's, once it has */
+    double earliest;                        /* arrival of the message before: no earlier arrival */
+    bool has_left;                          /* true once the last byte has left */
+    struct virtual_message *before, *after; /* neighbours in the receiver's list, once has_left */
     int from;
     struct virtual_member *to;
-    struct virtual_process *sender; /* waits for that */
+    struct virtual_process *sender; /* waits until the last byte has left */
 };
 
-/* From one rank to another. */
+/* Messages from one rank to another, in the order of sending. */
 struct virtual_box {
     struct virtual_message *first, *last;
 };
@@ -42,66 +42,70 @@ struct virtual_box {
 struct virtual_group {
     struct virtual_sim *sim;
     int size, users;
-    int for_any; /* ranks that wait for whoever comes */
+    int for_any; /* ranks that wait for any message */
     int *node;   /* (size) */
-    int *worker; /* (size): its ranks in the world */
+    int *worker; /* (size) world rank of each rank */
     struct route route;
-    struct trip trip;                /* the collective that is under way */
-    int arrived;                     /* at the collective that is not met yet, ... */
-    double latest;                   /* ... and the latest of their clocks         */
-    double met;                      /* when the last rank came to the collective before ... */
-    double end;                      /* ... when it was over, which it */
-    bool over;                       /* ... is */
-    struct virtual_offer *offer;     /* (size) */
-    struct view *x, *y;              /* (size) */
-    struct virtual_process **there;  /* (size): who waits in the collective */
-    struct virtual_member **member;  /* (size) */
-    struct virtual_message *idle[2]; /* for the next messages of the host, of devices */
-    struct status_note failure;      /* once workers disagree, for good */
+    struct trip trip;            /* collective in flight */
+    int arrived;                 /* ranks that have arrived at the next collective */
+    double latest;               /* the latest of their clocks */
+    double met;                  /* time at which the last rank arrived at the current collective */
+    double end;                  /* time of its end */
+    bool over;                   /* true once it has ended */
+    struct virtual_offer *offer; /* (size) */
+    struct view *x, *y;          /* (size) */
+    struct virtual_process **process; /* (size) processes in the collective */
+    struct virtual_member **member;   /* (size) */
+    struct virtual_message *idle[2];  /* memory for later messages: of the host, of devices */
+    struct status_note failure;       /* set for good once ranks disagree */
 };
 
 struct virtual_member {
     struct comm base;
     struct virtual_group *group;
-    struct virtual_box *box;              /* (size): from each rank; NULL until a message comes */
-    struct virtual_process *receiver;     /* waits for a message from rank `from`, or ... */
-    int from;                             /* FROM_ANY: ... */
-    const bool *among;                    /* ... from one of these (size), NULL: all */
-    struct virtual_message *first, *last; /* that have left to it, by arrival and then by rank */
-    bool ended;                           /* sends no more */
+    struct virtual_box *box;          /* (size) messages from each rank; NULL until the first */
+    struct virtual_process *receiver; /* process that waits for a message; NULL: none */
+    int from;                         /* sender waited for, or FROM_ANY */
+    const bool *among;                /* (size) FROM_ANY: possible senders; NULL: all ranks */
+    struct virtual_message *first,
+        *last;  /* messages to this rank whose last byte has left, by arrival and then by sender */
+    bool ended; /* true if the rank sends no more */
 };
 
 enum { FROM_ANY = -1 };
 
 const char *virtual_call_name(int call);
 
-/* All have come to a collective: moves the data. */
+/* Checks the arguments of all ranks and moves the data of a collective, after the last rank has
+ * arrived. */
 enum sotto_status virtual_combine(struct virtual_group *g);
 
-/* A group of `size` ranks, whose communicators have these ops; NULL without memory. Its workers are
- * still to be set, all of them, and then its way opened. */
+/* Makes a group of `size` ranks whose communicators have these ops; NULL: no memory. The caller
+ * then sets the workers of all ranks and opens the route. */
 struct virtual_group *virtual_make_group(struct virtual_sim *sim, const struct comm_ops *ops,
                                          int size);
 void virtual_set_worker(struct virtual_group *g, int rank, int worker, int node);
 void virtual_open_route(struct virtual_group *g);
 void virtual_free_group(struct virtual_group *g);
 
-/* New groups, one a color. Either all are made or none. */
+/* Makes a new group for each color of a split: all groups or none. */
 enum sotto_status virtual_make_split(struct virtual_group *g);
 
-/* A lane's process comes to a collective without running: `left` is told when it was met and when
- * it is over, which may be later than now, or why it failed. False where it would be the last one
- * to come, or something is amiss: then it has to run. */
+/* Makes a lane's idle process `p` arrive at a collective at the time `at` without running.
+ * `collective_over` is called with the times at which the collective was met and ends (perhaps
+ * later than now), or with its failure. False if `p` would be the last to arrive, or if something
+ * has failed: the process has to run then. */
 bool virtual_join_collective(const struct comm_collective *a, struct virtual_process *p, double at,
-                             void (*left)(struct virtual_process *, double met, double end,
-                                          const struct status_note *failure));
+                             void (*collective_over)(struct virtual_process *, double met,
+                                                     double end,
+                                                     const struct status_note *failure));
 
-/* The rank sends no more: those that could only wait for it learn so. */
+/* Ends the rank's sending, and all waits that only this rank could end. */
 void virtual_end_member(struct virtual_member *m);
 
 void virtual_free_messages(struct virtual_message *m);
 
-/* The entries of comm_ops: calls.c, messages.c. */
+/* Members of comm_ops, in calls.c and messages.c. */
 enum sotto_status virtual_allreduce(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status virtual_reduce_scatter(struct comm *c, struct view y, struct view x,
                                          size_t count);

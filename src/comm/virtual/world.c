@@ -11,7 +11,7 @@ static void virtual_free_comm(struct comm *c)
     struct virtual_group *g = ((struct virtual_member *)c)->group;
     virtual_end_member((struct virtual_member *)c);
     if (g->member[c->rank] != (struct virtual_member *)c)
-        free(c); /* a twin; the others go with the group */
+        free(c); /* a twin; other members are freed with the group */
     if (--g->users == 0)
         virtual_free_group(g);
 }
