@@ -35,7 +35,7 @@ struct apart {
 static enum sotto_status go_on(struct apart *a)
 {
     struct trainer *t = a->l->t;
-    TRY(loop_go_on(t));
+    TRY(loop_continue(a->l));
     a->origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
     return SOTTO_OK;
 }
@@ -141,10 +141,10 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
                               .next_lr = optim_lr(&c->optim, at + 1, t->rounds),
                               .step = t->step,
                               .rounds = t->rounds,
-                              .stop = loop_asked(t->run) ||
+                              .stop = loop_asked(a->l) ||
                                       (c->train.seconds > 0 && seconds >= c->train.seconds),
                               .seconds = seconds};
-    async_truncate_tasks(async, c->train.seconds > 0 && !loop_asked(t->run));
+    async_truncate_tasks(async, c->train.seconds > 0 && !loop_asked(a->l));
     const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &plan, out),
                                          "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
     if (st != SOTTO_OK && async_drop_group(t->strategy, st)) {
@@ -153,7 +153,7 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
     }
     TRY(st);
     if (!out->idle)
-        loop_count(t, out);
+        loop_count(a->l, out);
     if (r->meet || r->step > t->step) /* all meet at one step, though some have seen more */
         t->step = r->step;
     return r->evaluate ? evaluate_alone(a, r->step) : SOTTO_OK;
@@ -197,7 +197,7 @@ static enum sotto_status meet(struct apart *a, bool stop)
     double slowest = 0;
     if (t->mesh.r > 0 && t->mesh.s == 0) /* in the training's time */
         TRY(mailbox_send(a->evaluations, &(struct group_evaluation){.mark = true}));
-    loop_pause(t);
+    loop_pause(a->l);
     /* A checkpoint has the clocks at which all have met. */
     TRY(async_wait_idle(t->strategy->async));
     report_pushes(a);
@@ -232,27 +232,27 @@ static enum sotto_status rounds(struct apart *a)
     return SOTTO_OK;
 }
 
-enum sotto_status loop_async(struct loop *l)
+enum sotto_status loop_async_rounds(struct loop *l, bool stop)
 {
     struct trainer *t = l->t;
     struct apart a = {.l = l};
     const double limit = t->run->config.train.seconds;
+    if (stop)
+        return SOTTO_OK;
     if (t->step >= t->rounds || (limit > 0 && l->slowest >= limit)) {
         t->rounds = t->step < t->rounds ? t->step : t->rounds;
-        return loop_end(l);
+        return SOTTO_OK;
     }
     enum sotto_status st = mailbox_open(&a.evaluations, t->worker, sizeof(struct group_evaluation));
     if (st == SOTTO_OK)
         st = snapshots_open(t);
     if (st == SOTTO_OK)
-        st = go_on(&a); /* nobody waits for all any more: those who were ahead still are */
+        st = go_on(&a);
     if (st == SOTTO_OK)
         st = rounds(&a);
     if (st == SOTTO_OK)
         st = snapshots_look(t->snapshots, true);
-    if (st == SOTTO_OK)
-        st = loop_end(l);     /* all have come behind it: nobody looks for records any more */
-    st = trainer_fail(t, st); /* before the mailbox's lane is closed: it may wait for others */
+    st = trainer_fail(t, st); /* before the mailbox's lane is closed, which may wait for others */
     mailbox_close(a.evaluations);
     return st;
 }

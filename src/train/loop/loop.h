@@ -1,5 +1,5 @@
-/* The loop over rounds: rounds.c, or async_rounds.c where the groups of workers have no rounds in
- * common; progress.c reports; length.c estimates how many rounds the run will take. */
+/* The loop over rounds: rounds.c, or async_rounds.c for asynchronous groups; common.c has the parts
+ * of both; progress.c reports; length.c estimates how many rounds the run will take. */
 #ifndef SOTTO_TRAIN_LOOP_LOOP_H
 #define SOTTO_TRAIN_LOOP_LOOP_H
 
@@ -40,18 +40,37 @@ static inline bool loop_leads(const struct loop *l)
     return l->t->worker->rank == 0;
 }
 
-/* Parts of both loops. Whether this worker is asked to stop; what a round did is counted; what
- * follows is not the training's time, and then training goes on; a checkpoint. The last two are
- * called by all workers. */
-bool loop_asked(const struct run *run);
-void loop_count(struct trainer *t, const struct round *r);
-void loop_pause(struct trainer *t);
-enum sotto_status loop_go_on(struct trainer *t);
-enum sotto_status loop_save(struct loop *l);
+/* Opens the loop of a worker that is open; called by all workers, as are most functions below.
+ * After a failure the loop is closed as after success. */
+enum sotto_status loop_open(struct loop *l, struct trainer *t);
+void loop_close(struct loop *l);
 
-/* The loop itself, where groups have no rounds in common; and its end for all methods. */
-enum sotto_status loop_async(struct loop *l);
+/* Reads the costs so far and estimates the run's length. *stop: true on all workers if one of them
+ * is asked to stop. */
+enum sotto_status loop_begin(struct loop *l, bool *stop);
+
+/* Make rounds until the budget is spent, `stop` is set or a worker is asked to stop: rounds of all
+ * workers, or of asynchronous groups. */
+enum sotto_status loop_rounds(struct loop *l, bool stop);
+enum sotto_status loop_async_rounds(struct loop *l, bool stop);
+
+/* Reports the last rounds, saves, and sums up the run in run->result. */
 enum sotto_status loop_end(struct loop *l);
+
+/* True if this worker is asked to stop. */
+bool loop_asked(const struct loop *l);
+
+/* Counts the tokens and samples of a round of this worker. */
+void loop_count(struct loop *l, const struct round *r);
+
+/* Begins a pause, which is no time of the training, once the device has finished the last round. */
+void loop_pause(struct loop *l);
+
+/* Ends a pause: all workers continue, in virtual time each with its lead over the others. */
+enum sotto_status loop_continue(struct loop *l);
+
+/* Writes a checkpoint of this step, in a pause. */
+enum sotto_status loop_save(struct loop *l);
 
 /* The names in metrics.jsonl, up to a NULL. */
 extern const char *const loop_metrics[];

@@ -1,39 +1,9 @@
 /* The loop over rounds: when to report, evaluate, save and stop. */
 #include "train/loop/loop.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 static bool due(int64_t step, int64_t every)
 {
     return every > 0 && step % every == 0;
-}
-
-bool loop_asked(const struct run *run)
-{
-    return run->watch.stop && *run->watch.stop;
-}
-
-void loop_count(struct trainer *t, const struct round *r)
-{
-    const int batch = t->run->config.train.batch;
-    t->tokens += r->whole ? r->tokens : 0;
-    t->samples += r->whole ? r->microbatches * batch : 0;
-    t->own_tokens += r->whole ? 0 : r->own_tokens;
-    t->own_samples += r->whole ? 0 : r->own_microbatches * batch;
-}
-
-/* Adds what the groups have done, each told by one worker; called by all of them. */
-static enum sotto_status count_groups(struct trainer *t)
-{
-    double own[2] = {(double)t->own_tokens, (double)t->own_samples};
-    if (t->mesh.s > 0)
-        own[0] = own[1] = 0;
-    TRY(comm_sum(t->worker->world, own, 2));
-    t->tokens += (int64_t)own[0];
-    t->samples += (int64_t)own[1];
-    t->own_tokens = t->own_samples = 0;
-    return SOTTO_OK;
 }
 
 /* What is due behind the step that was made. */
@@ -46,14 +16,6 @@ static bool saves(const struct loop *l)
 {
     const struct trainer *t = l->t;
     return l->save || due(t->step, t->run->config.train.save_every) || t->step >= t->rounds;
-}
-
-/* By the time since the last checkpoint. */
-static void save_later(struct loop *l)
-{
-    const double minutes = l->t->run->config.train.save_minutes;
-    const bool ever = loop_leads(l) && minutes > 0 && run_keeps(l->t->run);
-    l->save_at = ever ? clock_now(&clock_real) + 60 * minutes : INFINITY;
 }
 
 /* Whoever looks at the parameters behind a round waits for all of its step, in the training's time.
@@ -82,7 +44,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .want_norm = s.report,
                         .step = t->step,
                         .rounds = t->rounds,
-                        .stop = loop_asked(run),
+                        .stop = loop_asked(l),
                         .save = clock_now(&clock_real) >= l->save_at,
                         .asked = run->watch.stop,
                         .last = last,
@@ -96,7 +58,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
         return SOTTO_OK;
     }
     t->step++;
-    loop_count(t, &s.round);
+    loop_count(l, &s.round);
     *stop = s.round.stop;
     l->save = s.round.save || (t->worker->size == 1 && plan.save);
     loop_learn(l, s.round.agreed);
@@ -123,36 +85,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
         s.samples += s.own_samples * t->mesh.n_r;
         loop_tell(l, &s);
     }
-    *stop |= t->worker->size == 1 && loop_asked(run); /* others could not know */
+    *stop |= t->worker->size == 1 && loop_asked(l); /* others could not know */
     return SOTTO_OK;
-}
-
-enum sotto_status loop_save(struct loop *l)
-{
-    struct trainer *t = l->t;
-    TRY(count_groups(t));
-    TRY(fail_in(trainer_save(t), "step %lld: ", (long long)t->step));
-    l->saved = t->step;
-    save_later(l);
-    return SOTTO_OK;
-}
-
-/* Training goes on behind a pause, where it is simulated with each worker's lead over the others.
- */
-enum sotto_status loop_go_on(struct trainer *t)
-{
-    TRY(meter_go_on(&t->meter));
-    meter_start(&t->meter);
-    return SOTTO_OK;
-}
-
-/* Ends the training's time for a while, when the device has finished the last round. */
-void loop_pause(struct trainer *t)
-{
-    (void)device_check(&t->dev); /* which keeps a failure for the next check */
-    meter_stop(&t->meter);
-    if (t->worker->ops->pause)
-        t->worker->ops->pause(t->worker);
 }
 
 /* Whether the evaluation has found the best so far, which may be kept, or none for so long that the
@@ -177,7 +111,7 @@ static enum sotto_status between_rounds(struct loop *l)
     l->between = 0;
     if (!evaluates(t) && !saves(l))
         return SOTTO_OK;
-    loop_pause(t);
+    loop_pause(l);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     const double begin = clock_now(&clock_real); /* of what is no step's */
     if (evaluates(t))
@@ -187,101 +121,21 @@ static enum sotto_status between_rounds(struct loop *l)
     if (saves(l))
         TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
-    TRY(loop_go_on(t));
+    TRY(loop_continue(l));
     pace_skip(&l->pace, clock_now(&clock_real) - begin);
     return SOTTO_OK;
 }
 
-/* One answer for all workers, as behind each round, and where the budget stands. */
-static enum sotto_status begin(struct loop *l, bool *stop)
+enum sotto_status loop_rounds(struct loop *l, bool stop)
 {
-    struct trainer *t = l->t;
-    const struct run_config *c = &t->run->config;
-    char key[OPTION_ROOM];
-    bool meets;
-    double asked = loop_asked(t->run);
-    TRY(comm_sum(t->worker->world, &asked, 1));
-    *stop = asked > 0;
-    TRY(loop_read_costs(l));
-    l->spent = (struct budget_spent){.rounds = t->step,
-                                     .tokens = t->tokens,
-                                     .samples = t->samples,
-                                     .timed = t->step,
-                                     .seconds = l->slowest};
-    if (c->train.seconds <= 0 || strategy_in_step(&c->strategy)) {
-        free(l->clock);
-        l->clock = NULL;
-    }
-    loop_learn(l, NULL);
-    if (!best_over(&t->best, &c->train))
-        t->best.ends = 0;
-    else if (t->step < t->rounds)
-        loop_cut(l, t->best.ends > t->step ? t->best.ends : t->step);
-    l->compare = t->step > 0 ? budget_compare(t->step, t->rounds) : 1;
-    l->warned = t->step > 0;
-    loop_warn_rare(l);
-    if (loop_leads(l) && t->step == 0)
-        run_warn_strategy(t->run);
-    if (t->step <= loop_tail(l)) { /* a longer run than the one that it goes on from */
-        t->tail_loss = 0;
-        t->tail_reports = 0;
-    }
-    pace_start(&l->pace, t->step, clock_now(&clock_real),
-               strategy_every(&c->strategy, key, &meets));
-    save_later(l);
-    return SOTTO_OK;
-}
-
-static void tell_stopped(const struct loop *l)
-{
-    const struct run *run = l->t->run;
-    if (l->t->step < l->t->rounds && run->watch.stopped && (loop_leads(l) || run->cluster.mpi))
-        run->watch.stopped(run->watch.arg);
-}
-
-enum sotto_status loop_end(struct loop *l)
-{
-    struct trainer *t = l->t;
-    loop_pause(t);
-    meter_forget_lanes(&t->meter);
-    TRY(loop_tell_reported(l, true));
-    if (t->step != l->saved)
-        TRY(loop_save(l));
-    TRY(count_groups(t)); /* which rank 0 comes to when the checkpoint is complete */
-    tell_stopped(l);
-    return loop_conclude(l);
-}
-
-static enum sotto_status go(struct loop *l)
-{
-    struct trainer *t = l->t;
-    bool stop;
-    TRY(begin(l, &stop));
-    if (t->strategy->async)
-        return stop ? loop_end(l) : loop_async(l);
-    TRY(loop_go_on(t));
+    const struct trainer *t = l->t;
+    TRY(loop_continue(l));
     while (t->step < t->rounds && !stop) {
         TRY(one_round(l, &stop));
-        if (l->abandoned) /* what is due here was done before it */
+        if (l->abandoned) /* the step before was reported, evaluated and saved */
             break;
         TRY(between_rounds(l));
         TRY(loop_compare_clocks(l));
     }
-    return loop_end(l);
-}
-
-enum sotto_status trainer_loop(struct trainer *t)
-{
-    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .began = t->step};
-    l.saved = *t->run->checkpoint ? t->step : -1;
-    l.clock = calloc((size_t)t->worker->size, sizeof *l.clock);
-    if (!l.clock)
-        return fail(SOTTO_ENOMEM, "no memory for the clocks of %d workers", t->worker->size);
-    enum sotto_status st = round_totals_open(&l.totals, t->worker);
-    if (st == SOTTO_OK)
-        st = go(&l);
-    st = trainer_fail(t, st); /* before lanes are closed, which may wait for other workers */
-    round_totals_close(l.totals);
-    free(l.clock);
-    return st;
+    return SOTTO_OK;
 }

@@ -1,9 +1,25 @@
 /* The workers of a run, from their opening to its report. */
 #include "train/config/budget.h"
+#include "train/loop/loop.h"
 #include "train/report/report.h"
-#include "train/run/trainer.h"
 
-static enum sotto_status train(struct worker *w, void *arg)
+static enum sotto_status run_loop(struct trainer *t)
+{
+    struct loop l;
+    bool stop = false;
+    enum sotto_status st = loop_open(&l, t);
+    if (st == SOTTO_OK)
+        st = loop_begin(&l, &stop);
+    if (st == SOTTO_OK)
+        st = t->strategy->async ? loop_async_rounds(&l, stop) : loop_rounds(&l, stop);
+    if (st == SOTTO_OK)
+        st = loop_end(&l);
+    st = trainer_fail(t, st); /* before lanes are closed, which may wait for other workers */
+    loop_close(&l);
+    return st;
+}
+
+static enum sotto_status train_worker(struct worker *w, void *arg)
 {
     struct trainer t;
     struct run *run = arg;
@@ -11,15 +27,14 @@ static enum sotto_status train(struct worker *w, void *arg)
     if (st != SOTTO_OK && run->cluster.mpi) /* before it ends the processes of all ranks */
         rundir_discard(&run->dir);
     TRY(st);
-    st = trainer_loop(&t);
-    st = trainer_fail(&t, st); /* before its lanes are closed: they may wait for others */
+    st = run_loop(&t);
     trainer_close(&t);
     return st;
 }
 
 enum sotto_status run_train(struct run *run)
 {
-    const enum sotto_status st = cluster_run(&run->cluster, train, run);
+    const enum sotto_status st = cluster_run(&run->cluster, train_worker, run);
     if (st != SOTTO_OK && !run->metrics_open)
         rundir_discard(&run->dir);
     TRY(st);

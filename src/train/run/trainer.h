@@ -46,9 +46,6 @@ struct trainer {
 enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker *w);
 void trainer_close(struct trainer *t);
 
-/* The loop over rounds, until the budget is spent. */
-enum sotto_status trainer_loop(struct trainer *t);
-
 /* What has to be done first where training has failed, which ends the others' waiting: appends
  * advice to the message, and under MPI has the last word said. Does nothing where training has not
  * failed, or the second time. Returns the status. */
