@@ -12,8 +12,8 @@
 
 /* One whole training run. Times that it measures are those of all runs like it, also when the
  * comparison is made again. */
-static enum sotto_status train(const struct jobs *jobs, const struct run_config *config,
-                               const struct run_watch *watch, struct rundir *dir)
+static enum sotto_status compare_train_run(const struct jobs *jobs, const struct run_config *config,
+                                           const struct run_watch *watch, struct rundir *dir)
 {
     struct run run;
     struct run_watch shared = {0};
@@ -35,7 +35,7 @@ static enum sotto_status read_report(const struct job *job, struct results *resu
     return results_read(results, job->run, job->seed, path);
 }
 
-struct course {
+struct compare_course {
     const struct compare_how *how;
     struct compare_at run; /* at hand */
     struct time_left left;
@@ -43,27 +43,27 @@ struct course {
     enum sotto_status code; /* of the first that failed */
 };
 
-static void begin_line(const struct course *c)
+static void begin_line(const struct compare_course *c)
 {
     if (c->how->fresh_line)
         c->how->fresh_line(c->how->arg);
     fprintf(c->how->out, "[%d/%d] %s: ", c->run.at, c->run.wanted, c->run.label);
 }
 
-static void tell_round(void *arg, const struct run_step *s)
+static void watch_round(void *arg, const struct run_step *s)
 {
-    struct course *c = arg;
+    struct compare_course *c = arg;
     const double now = clock_now(&clock_real);
     left_step(&c->left, s, now);
     c->run.left = left_seconds(&c->left);
-    c->run.line = left_say(&c->left, now);
+    c->run.line = left_line_due(&c->left, now);
     if (c->how->step)
         c->how->step(c->how->arg, &c->run, s);
 }
 
 /* Under MPI every process comes here: rank 0 says which run is next (-1: none), and all of them run
  * it. `world` NULL: this process is alone. */
-static enum sotto_status agree(struct comm *world, int *next)
+static enum sotto_status agree_next_job(struct comm *world, int *next)
 {
     float said = (float)*next;
     if (world)
@@ -72,32 +72,32 @@ static enum sotto_status agree(struct comm *world, int *next)
     return SOTTO_OK;
 }
 
-static enum sotto_status follow(const struct jobs *jobs, struct comm *world,
-                                const struct compare_how *how)
+static enum sotto_status follow_rank0(const struct jobs *jobs, struct comm *world,
+                                      const struct compare_how *how)
 {
     const struct run_watch watch = {.stop = how->stop};
     for (;;) {
         int next = -1;
         struct run_config config;
-        TRY(agree(world, &next));
+        TRY(agree_next_job(world, &next));
         if (next < 0)
             return SOTTO_OK;
         TRY(job_config(jobs, &jobs->list[next], &config));
-        (void)train(jobs, &config, &watch, NULL); /* rank 0 tells how it went */
+        (void)compare_train_run(jobs, &config, &watch, NULL); /* rank 0 tells how it went */
     }
 }
 
 /* Rank 0's job `i`. The others hear of it once its folder is ours. */
-static enum sotto_status run_job(const struct jobs *jobs, int i, struct comm *world,
-                                 struct course *c, struct results *results)
+static enum sotto_status compare_run_job(const struct jobs *jobs, int i, struct comm *world,
+                                         struct compare_course *c, struct results *results)
 {
-    const struct run_watch watch = {.step = tell_round, .arg = c, .stop = c->how->stop};
+    const struct run_watch watch = {.step = watch_round, .arg = c, .stop = c->how->stop};
     struct run_config config;
     struct rundir dir;
     TRY(job_begin(jobs, &jobs->list[i], &config, &dir));
-    enum sotto_status st = agree(world, &i);
+    enum sotto_status st = agree_next_job(world, &i);
     if (st == SOTTO_OK)
-        st = train(jobs, &config, &watch, &dir);
+        st = compare_train_run(jobs, &config, &watch, &dir);
     rundir_close(&dir); /* nothing, where the run has taken it over */
     return st == SOTTO_OK ? read_report(&jobs->list[i], results) : st;
 }
@@ -111,8 +111,8 @@ static int jobs_waiting(const struct jobs *jobs, int from)
 }
 
 /* A job that is to be run, with a line of how it begins. */
-static enum sotto_status run_next_job(const struct jobs *jobs, int i, struct comm *world,
-                                      struct course *c, struct results *results)
+static enum sotto_status compare_next_job(const struct jobs *jobs, int i, struct comm *world,
+                                          struct compare_course *c, struct results *results)
 {
     const struct job *job = &jobs->list[i];
     const bool fresh = job->state == JOB_NEW;
@@ -129,14 +129,14 @@ static enum sotto_status run_next_job(const struct jobs *jobs, int i, struct com
     fputc('\n', c->how->out);
     fflush(c->how->out);
     left_begin(&c->left, jobs_waiting(jobs, i + 1), clock_now(&clock_real));
-    enum sotto_status st = run_job(jobs, i, world, c, results);
+    enum sotto_status st = compare_run_job(jobs, i, world, c, results);
     left_end(&c->left, fresh, st == SOTTO_OK, clock_now(&clock_real));
     return st;
 }
 
 /* Runs what is to be run. Only being asked to stop ends it early. */
 static enum sotto_status run_all(struct page *page, struct results *results, struct comm *world,
-                                 struct course *c)
+                                 struct compare_course *c)
 {
     const struct jobs *jobs = page->jobs;
     FILE *out = c->how->out;
@@ -153,7 +153,7 @@ static enum sotto_status run_all(struct page *page, struct results *results, str
         c->run.at++;
         c->run.label = job->label;
         const enum sotto_status st =
-            done ? read_report(job, results) : run_next_job(jobs, i, world, c, results);
+            done ? read_report(job, results) : compare_next_job(jobs, i, world, c, results);
         begin_line(c);
         if (st == SOTTO_OK) {
             fputs(done ? "was done before: " : "", out);
@@ -171,7 +171,8 @@ static enum sotto_status run_all(struct page *page, struct results *results, str
     return SOTTO_OK;
 }
 
-static enum sotto_status conclude_comparison(const struct page *page, const struct course *c)
+static enum sotto_status conclude_comparison(const struct page *page,
+                                             const struct compare_course *c)
 {
     const int n_expects = page->jobs->spec->n_expects;
     if (c->failed && page->unmet)
@@ -185,44 +186,46 @@ static enum sotto_status conclude_comparison(const struct page *page, const stru
 }
 
 /* A run's own setting wins over the command line; that is said, lest it surprise. */
-struct kept {
+struct own_settings {
     const struct spec *spec;
     FILE *out;
 };
 
-static void tell_kept(void *arg, const char *key, const char *old_value, const char *new_value)
+static void report_own_setting(void *arg, const char *key, const char *old_value,
+                               const char *new_value)
 {
-    const struct kept *kept = arg;
+    const struct own_settings *own = arg;
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
     (void)old_value;
-    for (int i = 0; i < kept->spec->n_runs; i++) {
-        const struct spec_run *run = &kept->spec->runs[i];
+    for (int i = 0; i < own->spec->n_runs; i++) {
+        const struct spec_run *run = &own->spec->runs[i];
         for (int k = 0; k < run->n_settings; k++)
             if (strcmp(run->settings[k].key, key) == 0 || strcmp(run->settings[k].key, bare) == 0)
-                fprintf(kept->out, "%s = %s: run %s keeps its own, %s\n", key, new_value, run->name,
+                fprintf(own->out, "%s = %s: run %s keeps its own, %s\n", key, new_value, run->name,
                         run->settings[k].value);
     }
 }
 
-static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struct compare_how *how)
+static enum sotto_status lead_comparison(struct jobs *jobs, struct comm *world,
+                                         const struct compare_how *how)
 {
     const struct spec *spec = jobs->spec;
     char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];
     struct results results = {0};
     struct page page = {.jobs = jobs, .results = &results, .columns = columns};
-    struct course course = {.how = how};
-    struct kept kept = {spec, how->out};
+    struct compare_course course = {.how = how};
+    struct own_settings own = {spec, how->out};
     struct rundir dir = {.lock = -1};
     enum sotto_status st;
     TRY(page_columns(spec, list, columns, &page.n_columns));
     TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
     TRY_DONE(rundir_open(&dir, spec->compare.out)); /* tables and times are of one comparison */
-    TRY_DONE(jobs_look(jobs, how->only, how->again));
+    TRY_DONE(jobs_find_states(jobs, how->only, how->again));
     TRY_DONE(missing_refuse(jobs, how->again));
     if (how->again)
         TRY_DONE(jobs_clear(jobs));
     if (how->before)
-        config_differences(how->before, &spec->base, tell_kept, &kept);
+        config_differences(how->before, &spec->base, report_own_setting, &own);
     TRY_DONE(run_all(&page, &results, world, &course));
     TRY_DONE(page_write(&page, how->out));
     st = conclude_comparison(&page, &course);
@@ -242,10 +245,11 @@ enum sotto_status compare_run(const struct spec *spec, const struct compare_how 
     enum sotto_status st = mpi_join_world(&world);
     jobs.workers = world ? world->size : 0; /* another number of ranks makes another run */
     if (st == SOTTO_OK && world && world->rank != 0) {
-        st = follow(&jobs, world, how);
+        st = follow_rank0(&jobs, world, how);
     } else if (st == SOTTO_OK) {
-        status_save(&note, lead(&jobs, world, how));
-        if (agree(world, &none) != SOTTO_OK) /* the others are gone, and the runs are done */
+        status_save(&note, lead_comparison(&jobs, world, how));
+        if (agree_next_job(world, &none) !=
+            SOTTO_OK) /* the others are gone, and the runs are done */
             log_warn("%s", sotto_error());
         if (note.code == SOTTO_ESTOPPED && how->stopped)
             how->stopped(how->arg, world);

@@ -11,22 +11,22 @@
 
 enum { MAX_NODES = 1000, MAX_DEPTH = 50 }; /* both keep the stack that reading and checking need */
 
-struct reader {
+struct expect_reader {
     struct expect *e;
     const char *at;          /* what comes next            */
     const char *const *runs; /* names, NULL at the end     */
     int depth;               /* of brackets and signs      */
 };
 
-static enum sotto_status read_sum(struct reader *r, int *out);
+static enum sotto_status read_sum(struct expect_reader *r, int *out);
 
-static void skip_blanks(struct reader *r)
+static void skip_blanks(struct expect_reader *r)
 {
     while (*r->at == ' ' || *r->at == '\t')
         r->at++;
 }
 
-static enum sotto_status wrong_at(const struct reader *r, const char *at, const char *what)
+static enum sotto_status fail_at(const struct expect_reader *r, const char *at, const char *what)
 {
     char near[24];
     snprintf(near, sizeof near, "'%.16s'", at);
@@ -34,12 +34,12 @@ static enum sotto_status wrong_at(const struct reader *r, const char *at, const 
                 *at ? near : "its end");
 }
 
-static enum sotto_status wrong(const struct reader *r, const char *what)
+static enum sotto_status fail_here(const struct expect_reader *r, const char *what)
 {
-    return wrong_at(r, r->at, what);
+    return fail_at(r, r->at, what);
 }
 
-static bool take(struct reader *r, const char *sign)
+static bool take_sign(struct expect_reader *r, const char *sign)
 {
     skip_blanks(r);
     size_t length = strlen(sign);
@@ -49,11 +49,11 @@ static bool take(struct reader *r, const char *sign)
     return true;
 }
 
-static enum sotto_status add(struct reader *r, struct expect_node node, int *out)
+static enum sotto_status add_node(struct expect_reader *r, struct expect_node node, int *out)
 {
     struct expect *e = r->e;
     if (e->n_nodes == MAX_NODES)
-        return wrong(r, "too long an expression");
+        return fail_here(r, "too long an expression");
     if (e->n_nodes == e->room) {
         int room = e->room ? 2 * e->room : 16;
         struct expect_node *more = realloc(e->nodes, (size_t)room * sizeof *more);
@@ -67,23 +67,24 @@ static enum sotto_status add(struct reader *r, struct expect_node node, int *out
     return SOTTO_OK;
 }
 
-static enum sotto_status join(struct reader *r, enum expect_kind kind, int a, int b, int *out)
+static enum sotto_status add_operation(struct expect_reader *r, enum expect_kind kind, int a, int b,
+                                       int *out)
 {
-    return add(r, (struct expect_node){.kind = kind, .a = a, .b = b}, out);
+    return add_node(r, (struct expect_node){.kind = kind, .a = a, .b = b}, out);
 }
 
-static enum sotto_status unknown_run(const struct reader *r, const char *name, size_t length)
+static enum sotto_status unknown_run(const struct expect_reader *r, const char *name, size_t length)
 {
     char text[80], what[256];
     snprintf(text, sizeof text, "%.*s", (int)length, name);
     const char *near = option_closest(text, r->runs);
     snprintf(what, sizeof what, "there is no run '%s'%s%s%s:", text, near ? " (did you mean '" : "",
              near ? near : "", near ? "'?)" : "");
-    return wrong_at(r, name, what);
+    return fail_at(r, name, what);
 }
 
 /* RUN.METRIC, whose name is `length` characters long. */
-static enum sotto_status read_metric(struct reader *r, size_t length, int *out)
+static enum sotto_status read_metric(struct expect_reader *r, size_t length, int *out)
 {
     struct expect_node node = {.kind = EXPECT_MEAN, .run = -1};
     for (int i = 0; r->runs[i] && node.run < 0; i++)
@@ -96,16 +97,16 @@ static enum sotto_status read_metric(struct reader *r, size_t length, int *out)
     while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')
         n++;
     if (n == 0)
-        return wrong(r, "want a metric, as in RUN.loss,");
+        return fail_here(r, "want a metric, as in RUN.loss,");
     if (n >= sizeof node.metric)
-        return wrong(r, "too long a metric");
+        return fail_here(r, "too long a metric");
     memcpy(node.metric, r->at, n);
     r->at += n;
-    return add(r, node, out);
+    return add_node(r, node, out);
 }
 
 /* min and max of a single metric are over its seeds, of several sums the least and greatest. */
-static enum sotto_status read_arguments(struct reader *r, const char *name, int *out)
+static enum sotto_status read_arguments(struct expect_reader *r, const char *name, int *out)
 {
     static const struct {
         const char *name;
@@ -119,26 +120,26 @@ static enum sotto_status read_arguments(struct reader *r, const char *name, int 
         f++;
     TRY(read_sum(r, out));
     if (functions[f].of_sums == EXPECT_ABS) {
-        TRY(join(r, EXPECT_ABS, *out, -1, out));
-    } else if (!take(r, ",")) {
+        TRY(add_operation(r, EXPECT_ABS, *out, -1, out));
+    } else if (!take_sign(r, ",")) {
         struct expect_node *only = &r->e->nodes[*out];
         if (only->kind != EXPECT_MEAN)
-            return wrong_at(r, name,
-                            f == 0 ? "std wants one RUN.METRIC,"
-                                   : "min and max want one RUN.METRIC or several values,");
+            return fail_at(r, name,
+                           f == 0 ? "std wants one RUN.METRIC,"
+                                  : "min and max want one RUN.METRIC or several values,");
         only->kind = functions[f].over_seeds;
     } else {
         if (functions[f].of_sums == EXPECT_STD)
-            return wrong_at(r, name, "std wants one RUN.METRIC,");
+            return fail_at(r, name, "std wants one RUN.METRIC,");
         do {
             TRY(read_sum(r, &b));
-            TRY(join(r, functions[f].of_sums, *out, b, out));
-        } while (take(r, ","));
+            TRY(add_operation(r, functions[f].of_sums, *out, b, out));
+        } while (take_sign(r, ","));
     }
-    return take(r, ")") ? SOTTO_OK : wrong(r, "want ')'");
+    return take_sign(r, ")") ? SOTTO_OK : fail_here(r, "want ')'");
 }
 
-static enum sotto_status read_name(struct reader *r, int *out)
+static enum sotto_status read_name(struct expect_reader *r, int *out)
 {
     size_t length = 0;
     const char *name = r->at;
@@ -151,98 +152,100 @@ static enum sotto_status read_name(struct reader *r, int *out)
         if (length != 3 || strncmp(name, functions[f], 3) != 0)
             continue;
         r->at += length;
-        if (!take(r, "("))
-            return wrong(r, "want '('");
+        if (!take_sign(r, "("))
+            return fail_here(r, "want '('");
         return read_arguments(r, name, out);
     }
-    return wrong(r, "want RUN.METRIC, or std, min, max or abs of one,");
+    return fail_here(r, "want RUN.METRIC, or std, min, max or abs of one,");
 }
 
-static enum sotto_status read_number(struct reader *r, int *out)
+static enum sotto_status read_number(struct expect_reader *r, int *out)
 {
     char *end;
     double number = strtod(r->at, &end);
     if (end == r->at || !isfinite(number))
-        return wrong(r, "want a number");
+        return fail_here(r, "want a number");
     if (isalpha((unsigned char)*end) || *end == '_')
-        return wrong(r, "a number with letters behind it");
+        return fail_here(r, "a number with letters behind it");
     r->at = end;
-    return add(r, (struct expect_node){.kind = EXPECT_NUMBER, .number = number}, out);
+    return add_node(r, (struct expect_node){.kind = EXPECT_NUMBER, .number = number}, out);
 }
 
-static enum sotto_status read_factor(struct reader *r, int *out)
+static enum sotto_status read_factor(struct expect_reader *r, int *out)
 {
     enum sotto_status st;
     skip_blanks(r);
     if (++r->depth > MAX_DEPTH)
-        return wrong(r, "brackets too deep");
-    if (take(r, "-")) {
+        return fail_here(r, "brackets too deep");
+    if (take_sign(r, "-")) {
         st = read_factor(r, out);
         if (st == SOTTO_OK)
-            st = join(r, EXPECT_NEGATE, *out, -1, out);
-    } else if (take(r, "(")) {
+            st = add_operation(r, EXPECT_NEGATE, *out, -1, out);
+    } else if (take_sign(r, "(")) {
         st = read_sum(r, out);
-        if (st == SOTTO_OK && !take(r, ")"))
-            st = wrong(r, "want ')'");
+        if (st == SOTTO_OK && !take_sign(r, ")"))
+            st = fail_here(r, "want ')'");
     } else if (isalpha((unsigned char)*r->at)) {
         st = read_name(r, out);
     } else {
         st = isdigit((unsigned char)*r->at) || *r->at == '.' ? read_number(r, out)
-                                                             : wrong(r, "want a value");
+                                                             : fail_here(r, "want a value");
     }
     r->depth--;
     return st;
 }
 
-static enum sotto_status read_product(struct reader *r, int *out)
+static enum sotto_status read_product(struct expect_reader *r, int *out)
 {
     int b;
     TRY(read_factor(r, out));
     for (;;) {
-        bool times = take(r, "*");
-        if (!times && !take(r, "/"))
+        bool times = take_sign(r, "*");
+        if (!times && !take_sign(r, "/"))
             return SOTTO_OK;
         TRY(read_factor(r, &b));
-        TRY(join(r, times ? EXPECT_MULTIPLY : EXPECT_DIVIDE, *out, b, out));
+        TRY(add_operation(r, times ? EXPECT_MULTIPLY : EXPECT_DIVIDE, *out, b, out));
     }
 }
 
-static enum sotto_status read_sum(struct reader *r, int *out)
+static enum sotto_status read_sum(struct expect_reader *r, int *out)
 {
     int b;
     TRY(read_product(r, out));
     for (;;) {
         skip_blanks(r);
-        bool plus = strncmp(r->at, "+-", 2) != 0 && take(r, "+"); /* "+-" begins a tolerance */
-        if (!plus && !take(r, "-"))
+        bool plus = strncmp(r->at, "+-", 2) != 0 && take_sign(r, "+"); /* "+-" begins a tolerance */
+        if (!plus && !take_sign(r, "-"))
             return SOTTO_OK;
         TRY(read_product(r, &b));
-        TRY(join(r, plus ? EXPECT_ADD : EXPECT_SUBTRACT, *out, b, out));
+        TRY(add_operation(r, plus ? EXPECT_ADD : EXPECT_SUBTRACT, *out, b, out));
     }
 }
 
-static const char *const signs[] = {"<=", "<", ">=", ">", "=="}; /* a prefix after the longer one */
+static const char *const relation_signs[] = {"<=", "<", ">=", ">",
+                                             "=="}; /* a prefix after the longer one */
 
 const char *expect_sign(const struct expect *e)
 {
-    return signs[e->relation];
+    return relation_signs[e->relation];
 }
 
-static enum sotto_status read_expectation(struct reader *r)
+static enum sotto_status read_expectation(struct expect_reader *r)
 {
     struct expect *e = r->e;
     size_t relation = 0;
     TRY(read_sum(r, &e->left));
-    while (relation < sizeof signs / sizeof *signs && !take(r, signs[relation]))
+    while (relation < sizeof relation_signs / sizeof *relation_signs &&
+           !take_sign(r, relation_signs[relation]))
         relation++;
-    if (relation == sizeof signs / sizeof *signs)
-        return wrong(r, "want one of <= < >= > ==");
+    if (relation == sizeof relation_signs / sizeof *relation_signs)
+        return fail_here(r, "want one of <= < >= > ==");
     e->relation = (enum expect_relation)relation;
     TRY(read_sum(r, &e->right));
-    if (e->relation == EXPECT_EQ && take(r, "+-"))
+    if (e->relation == EXPECT_EQ && take_sign(r, "+-"))
         TRY(read_sum(r, &e->tolerance));
     skip_blanks(r);
-    return *r->at ? wrong(r, "want nothing more") : SOTTO_OK;
+    return *r->at ? fail_here(r, "want nothing more") : SOTTO_OK;
 }
 
 enum sotto_status expect_parse(struct expect *e, const char *text, const char *const *runs)
@@ -250,7 +253,7 @@ enum sotto_status expect_parse(struct expect *e, const char *text, const char *c
     *e = (struct expect){.tolerance = -1, .text = strdup(text)};
     if (!e->text)
         return fail(SOTTO_ENOMEM, "no memory for an expectation");
-    struct reader r = {.e = e, .at = e->text, .runs = runs};
+    struct expect_reader r = {.e = e, .at = e->text, .runs = runs};
     enum sotto_status st = read_expectation(&r);
     if (st != SOTTO_OK)
         expect_free(e);

@@ -23,7 +23,8 @@ static enum sotto_status metric_value(const struct expect_node *node, const stru
     return SOTTO_OK;
 }
 
-static enum sotto_status value(const struct expect *e, int at, const struct results *r, double *out)
+static enum sotto_status expect_value(const struct expect *e, int at, const struct results *r,
+                                      double *out)
 {
     const struct expect_node *node = &e->nodes[at];
     double a = 0, b = 0;
@@ -33,9 +34,9 @@ static enum sotto_status value(const struct expect *e, int at, const struct resu
     }
     if (node->kind <= EXPECT_MOST)
         return metric_value(node, r, out);
-    TRY(value(e, node->a, r, &a));
+    TRY(expect_value(e, node->a, r, &a));
     if (node->kind >= EXPECT_ADD)
-        TRY(value(e, node->b, r, &b));
+        TRY(expect_value(e, node->b, r, &b));
     switch (node->kind) {
     case EXPECT_NEGATE:
         return *out = -a, SOTTO_OK;
@@ -61,7 +62,7 @@ static enum sotto_status value(const struct expect *e, int at, const struct resu
     }
 }
 
-static bool holds(const struct expect *e, const struct expect_verdict *v)
+static bool relation_holds(const struct expect *e, const struct expect_verdict *v)
 {
     switch (e->relation) {
     case EXPECT_LE:
@@ -83,10 +84,10 @@ enum sotto_status expect_judge(const struct expect *e, const struct results *res
                                struct expect_verdict *out)
 {
     *out = (struct expect_verdict){0};
-    TRY(value(e, e->left, results, &out->left));
-    TRY(value(e, e->right, results, &out->right));
+    TRY(expect_value(e, e->left, results, &out->left));
+    TRY(expect_value(e, e->right, results, &out->right));
     if (e->tolerance >= 0)
-        TRY(value(e, e->tolerance, results, &out->tolerance));
-    out->held = holds(e, out);
+        TRY(expect_value(e, e->tolerance, results, &out->tolerance));
+    out->held = relation_holds(e, out);
     return SOTTO_OK;
 }

@@ -45,24 +45,25 @@ static struct run_config without_place(const struct run_config *config)
     return c;
 }
 
-struct difference {
+struct job_difference {
     char text[STATUS_ROOM];
     int n;
 };
 
 static void keep_first(void *arg, const char *key, const char *old_value, const char *new_value)
 {
-    struct difference *d = arg;
+    struct job_difference *d = arg;
     if (d->n++ == 0)
         snprintf(d->text, sizeof d->text, "%s was '%.100s', is now '%.100s'", key, old_value,
                  new_value);
 }
 
 /* How the configuration in compare.ini differs from `config`. One that cannot be read differs. */
-static void compare_kept(const char *path, const struct run_config *config, struct difference *d)
+static void find_stored_difference(const char *path, const struct run_config *config,
+                                   struct job_difference *d)
 {
     struct run_config kept;
-    *d = (struct difference){0};
+    *d = (struct job_difference){0};
     if (config_load_kept(&kept, path) != SOTTO_OK) {
         snprintf(d->text, sizeof d->text, "%s", sotto_error());
         d->n = 1;
@@ -72,7 +73,7 @@ static void compare_kept(const char *path, const struct run_config *config, stru
     config_differences(&before, &after, keep_first, d);
 }
 
-static enum sotto_status clear(const struct job *job)
+static enum sotto_status clear_job(const struct job *job)
 {
     struct rundir dir;
     char kept[FILE_PATH_ROOM];
@@ -86,11 +87,11 @@ static enum sotto_status clear(const struct job *job)
 }
 
 /* Finds what an earlier start has left; `again` asks whether it may be removed. */
-static enum sotto_status look(const struct jobs *jobs, struct job *job, bool again)
+static enum sotto_status find_job_state(const struct jobs *jobs, struct job *job, bool again)
 {
     char report[FILE_PATH_ROOM], kept[FILE_PATH_ROOM], checkpoint[FILE_PATH_ROOM];
     struct run_config config;
-    struct difference d;
+    struct job_difference d;
     int64_t step;
     TRY(job_config(jobs, job, &config));
     TRY(file_join(report, job->folder, "report.json"));
@@ -106,7 +107,7 @@ static enum sotto_status look(const struct jobs *jobs, struct job *job, bool aga
                     "%s holds a run that compare did not start: choose another --out or remove it",
                     job->folder);
     }
-    compare_kept(kept, &config, &d);
+    find_stored_difference(kept, &config, &d);
     if (d.n == 0)
         job->state = report_left(job->folder).complete ? JOB_DONE : JOB_PART;
     else if (job->wanted && !again)
@@ -160,7 +161,7 @@ static enum sotto_status fill_list(struct jobs *jobs)
     return SOTTO_OK;
 }
 
-static enum sotto_status choose(struct jobs *jobs, const char *only)
+static enum sotto_status choose_jobs(struct jobs *jobs, const char *only)
 {
     char list[COMPARE_LIST_ROOM], *words[RESULTS_SEEDS];
     int n;
@@ -194,11 +195,11 @@ enum sotto_status jobs_list(struct jobs *jobs, const struct spec *spec)
     return st;
 }
 
-enum sotto_status jobs_look(struct jobs *jobs, const char *only, bool again)
+enum sotto_status jobs_find_states(struct jobs *jobs, const char *only, bool again)
 {
-    TRY(choose(jobs, only));
+    TRY(choose_jobs(jobs, only));
     for (int i = 0; i < jobs->n; i++)
-        TRY(look(jobs, &jobs->list[i], again));
+        TRY(find_job_state(jobs, &jobs->list[i], again));
     return SOTTO_OK;
 }
 
@@ -208,7 +209,7 @@ enum sotto_status jobs_clear(struct jobs *jobs)
         struct job *job = &jobs->list[i];
         if (!job->wanted)
             continue;
-        TRY(clear(job));
+        TRY(clear_job(job));
         job->state = JOB_NEW;
     }
     return SOTTO_OK;
@@ -220,7 +221,7 @@ void jobs_free(struct jobs *jobs)
     *jobs = (struct jobs){0};
 }
 
-static enum sotto_status leave_config(const struct job *job, const struct run_config *config)
+static enum sotto_status write_job_config(const struct job *job, const struct run_config *config)
 {
     char path[FILE_PATH_ROOM];
     struct run_config kept = without_place(config);
@@ -240,9 +241,9 @@ enum sotto_status job_begin(const struct jobs *jobs, struct job *job, struct run
 {
     TRY(job_config(jobs, job, config));
     TRY(rundir_open(dir, job->folder));
-    enum sotto_status st = look(jobs, job, false);
+    enum sotto_status st = find_job_state(jobs, job, false);
     if (st == SOTTO_OK)
-        st = leave_config(job, config);
+        st = write_job_config(job, config);
     if (st != SOTTO_OK)
         rundir_close(dir);
     return st;

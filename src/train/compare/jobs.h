@@ -35,7 +35,7 @@ enum sotto_status jobs_list(struct jobs *jobs, const struct spec *spec);
 
 /* Looks at the folders. Refuses a wanted job whose folder holds another configuration's run, unless
  * `again`: jobs_clear follows. `only` as in --only. */
-enum sotto_status jobs_look(struct jobs *jobs, const char *only, bool again);
+enum sotto_status jobs_find_states(struct jobs *jobs, const char *only, bool again);
 
 /* Removes what wanted jobs have left, for --again: once nothing is to be refused. */
 enum sotto_status jobs_clear(struct jobs *jobs);

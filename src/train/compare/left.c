@@ -38,7 +38,7 @@ void left_end(struct time_left *l, bool fresh, bool well, double now)
     l->ended++;
 }
 
-bool left_say(struct time_left *l, double now)
+bool left_line_due(struct time_left *l, double now)
 {
     const double fiftieth = (now - l->start) / 50;
     if (now - l->said < (fiftieth > 10 ? fiftieth : 10))

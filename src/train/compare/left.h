@@ -28,7 +28,7 @@ void left_end(struct time_left *l, bool fresh, bool well, double now);
 
 /* True if a line should say so where lines are not rewritten: after ten seconds, in a long
  * comparison after a fiftieth of its time so far, which makes some 300 lines a day. */
-bool left_say(struct time_left *l, double now);
+bool left_line_due(struct time_left *l, double now);
 
 /* Returns the seconds that are left to all runs; negative: not known yet. */
 double left_seconds(const struct time_left *l);

@@ -8,10 +8,11 @@
 #include "base/option/option.h"
 #include "train/loop/loop.h"
 
-enum sotto_status results_init(struct results *r, const char *const *names, int n_runs, int n_seeds)
+enum sotto_status results_init(struct results *r, const char *const *report_names, int n_runs,
+                               int n_seeds)
 {
     assert(n_seeds <= RESULTS_SEEDS);
-    *r = (struct results){.names = names, .n_runs = n_runs, .n_seeds = n_seeds};
+    *r = (struct results){.names = report_names, .n_runs = n_runs, .n_seeds = n_seeds};
     r->reports = calloc((size_t)(n_runs * n_seeds) + 1, sizeof *r->reports);
     return r->reports ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for %d reports", n_runs * n_seeds);
 }
@@ -68,7 +69,7 @@ struct spread results_spread(const struct results *r, int run, const char *metri
 }
 
 /* The numbers of report.json, and what a comparison adds to them. */
-static const char *const names[] = {
+static const char *const report_names[] = {
     "loss",
     "common_loss",
     "eval_loss",
@@ -114,7 +115,7 @@ static const char *const names[] = {
     NULL,
 };
 
-static bool in(const char *const *list, const char *word)
+static bool list_contains(const char *const *list, const char *word)
 {
     for (; *list; list++)
         if (strcmp(*list, word) == 0)
@@ -122,13 +123,13 @@ static bool in(const char *const *list, const char *word)
     return false;
 }
 
-static enum sotto_status check(const char *const *known, const char *name, const char *where,
-                               const char *runs_do)
+static enum sotto_status check_known(const char *const *known, const char *name, const char *where,
+                                     const char *runs_do)
 {
     char all[STATUS_ROOM];
     size_t used = 0;
     const char *near = option_closest(name, known);
-    if (in(known, name))
+    if (list_contains(known, name))
         return SOTTO_OK;
     if (near)
         return fail(SOTTO_EINVAL, "%s: runs %s no '%s': did you mean '%s'?", where, runs_do, name,
@@ -140,12 +141,12 @@ static enum sotto_status check(const char *const *known, const char *name, const
 
 enum sotto_status metric_check(const char *metric, const char *where)
 {
-    return check(names, metric, where, "report");
+    return check_known(report_names, metric, where, "report");
 }
 
 enum sotto_status curve_check(const char *curve, const char *where)
 {
-    return check(loop_metrics, curve, where, "log");
+    return check_known(loop_metrics, curve, where, "log");
 }
 
 enum metric_unit metric_unit(const char *metric)
@@ -154,9 +155,9 @@ enum metric_unit metric_unit(const char *metric)
                                           "update",      "wire",         "waited_others",
                                           "waited_wire", "exposed",      NULL};
     static const char *const shares[] = {"accuracy", "top5", "exposed_share", "overlap", NULL};
-    if (in(seconds, metric))
+    if (list_contains(seconds, metric))
         return METRIC_SECONDS;
-    if (in(shares, metric))
+    if (list_contains(shares, metric))
         return METRIC_SHARE;
     if (strncmp(metric, "bytes", 5) == 0 || strncmp(metric, "memory", 6) == 0)
         return METRIC_BYTES;

@@ -3,12 +3,12 @@
 #include <stdarg.h>
 #include <string.h>
 
-struct setup {
+struct setup_line {
     char *text;
     const char *between;
 };
 
-static void say(struct setup *s, const char *format, ...)
+static void append_part(struct setup_line *s, const char *format, ...)
 {
     const size_t used = strlen(s->text);
     va_list args;
@@ -59,7 +59,7 @@ static const char *shared_text(const struct results *results, const char *key)
     return shared;
 }
 
-static void say_model(struct setup *s, const struct results *results)
+static void append_model(struct setup_line *s, const struct results *results)
 {
     const char *name = shared_text(results, "model");
     struct spread p = results_spread(results, 0, "parameters");
@@ -73,13 +73,13 @@ static void say_model(struct setup *s, const struct results *results)
     if (p.n == 0 || p.mean == 0)
         return;
     const bool billions = p.mean >= 999.5e6; /* three digits */
-    say(s, "%s%s%.3g %s parameters", name ? name : "", name ? ", " : "",
-        p.mean / (billions ? 1e9 : 1e6), billions ? "billion" : "million");
+    append_part(s, "%s%s%.3g %s parameters", name ? name : "", name ? ", " : "",
+                p.mean / (billions ? 1e9 : 1e6), billions ? "billion" : "million");
 }
 
 /* As the runs' reports say it, or what it is that differs. */
-static void say_cluster(struct setup *s, const struct results *results, bool simulated,
-                        const bool own[KEYS])
+static void append_cluster(struct setup_line *s, const struct results *results, bool simulated,
+                           const bool own[KEYS])
 {
     const char *cluster = NULL;
     char differ[256] = "";
@@ -91,23 +91,23 @@ static void say_cluster(struct setup *s, const struct results *results, bool sim
     for (int i = 0; i < results->n_runs * results->n_seeds && !cluster; i++)
         cluster = json_string_value(json_object_get(results->reports[i], "cluster"));
     if (*differ)
-        say(s, "clusters differ in %s", differ);
+        append_part(s, "clusters differ in %s", differ);
     else if (cluster)
-        say(s, "%scluster: %s", simulated ? "simulated " : "", cluster);
+        append_part(s, "%scluster: %s", simulated ? "simulated " : "", cluster);
 }
 
 enum sotto_status setup_describe(const struct jobs *jobs, const struct results *results,
                                  char out[SETUP_ROOM])
 {
-    struct setup s = {out, ""};
+    struct setup_line s = {out, ""};
     struct run_config c;
     bool own[KEYS] = {false};
     *out = '\0';
     TRY(spec_config(jobs->spec, 0, &c));
     TRY(find_own(jobs, &c, own));
-    say_model(&s, results);
-    say_cluster(&s, results, c.train.time == TIME_VIRTUAL, own);
+    append_model(&s, results);
+    append_cluster(&s, results, c.train.time == TIME_VIRTUAL, own);
     if (!own[STEP] && *c.worker.step)
-        say(&s, "%s a micro-batch", c.worker.step);
+        append_part(&s, "%s a micro-batch", c.worker.step);
     return SOTTO_OK;
 }

@@ -33,7 +33,7 @@ struct option_section compare_section(struct compare_config *c)
     return (struct option_section)OPTION_SECTION("compare", "", options, c);
 }
 
-struct reader {
+struct spec_reader {
     struct spec *spec;
     const char *path;
     int run;                 /* the run whose section this is; -1: another section */
@@ -73,7 +73,7 @@ static int find_run(const struct spec *spec, const char *name)
     return -1;
 }
 
-static enum sotto_status check_name(const char *name)
+static enum sotto_status check_run_name(const char *name)
 {
     if (!*name)
         return fail(SOTTO_EFORMAT, "a run needs a name: [run NAME]");
@@ -93,7 +93,7 @@ static enum sotto_status check_name(const char *name)
 
 static enum sotto_status add_run(struct spec *spec, const char *name)
 {
-    TRY(check_name(name));
+    TRY(check_run_name(name));
     if (find_run(spec, name) >= 0)
         return fail(SOTTO_EINVAL, "there are two runs named '%s'", name);
     size_t n = (size_t)spec->n_runs + 1;
@@ -121,7 +121,7 @@ static enum sotto_status unknown_section(const char *section)
                 section);
 }
 
-static enum sotto_status load_base(struct reader *r, const char *name)
+static enum sotto_status load_base(struct spec_reader *r, const char *name)
 {
     char path[FILE_PATH_ROOM];
     const char *slash = strrchr(r->path, '/');
@@ -136,9 +136,10 @@ static enum sotto_status load_base(struct reader *r, const char *name)
 }
 
 /* First time through: which runs there are, and the file beneath [base]. */
-static enum sotto_status first(void *arg, const char *section, const char *key, const char *value)
+static enum sotto_status first_pass(void *arg, const char *section, const char *key,
+                                    const char *value)
 {
-    struct reader *r = arg;
+    struct spec_reader *r = arg;
     if (!key && !known_section(section))
         return unknown_section(section);
     if (!key && run_name(section))
@@ -148,7 +149,7 @@ static enum sotto_status first(void *arg, const char *section, const char *key, 
     return SOTTO_OK;
 }
 
-static enum sotto_status add_setting(struct reader *r, const char *key, const char *value)
+static enum sotto_status add_setting(struct spec_reader *r, const char *key, const char *value)
 {
     struct spec_run *run = &r->spec->runs[r->run];
     TRY(set_base(&r->check, key, value));
@@ -179,9 +180,10 @@ static enum sotto_status add_expect(struct spec *spec, const char *text)
 }
 
 /* Second time: the rest. */
-static enum sotto_status second(void *arg, const char *section, const char *key, const char *value)
+static enum sotto_status second_pass(void *arg, const char *section, const char *key,
+                                     const char *value)
 {
-    struct reader *r = arg;
+    struct spec_reader *r = arg;
     if (!key) {
         const char *name = run_name(section);
         r->run = name ? find_run(r->spec, name) : -1;
@@ -213,7 +215,7 @@ static enum sotto_status list_names(struct spec *spec)
 }
 
 /* "experiments/acco.ini" -> results in "acco", where the command was started. */
-static void name_after(struct compare_config *c, const char *path)
+static void default_names(struct compare_config *c, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     size_t length = strlen(name);
@@ -230,19 +232,19 @@ enum sotto_status spec_load(struct spec *spec, const char *path)
     *spec = (struct spec){0};
     struct option_section sections[RUN_SECTIONS];
     const struct option_section compare = compare_section(&spec->compare);
-    struct reader r = {.spec = spec, .path = path, .run = -1};
+    struct spec_reader r = {.spec = spec, .path = path, .run = -1};
     char *text;
     enum sotto_status st;
     run_sections(&spec->base, sections);
     option_defaults(sections, RUN_SECTIONS);
     option_defaults(&compare, 1);
     TRY(option_file(path, &text));
-    TRY_DONE(option_read_text(text, path, "expect", first, &r));
+    TRY_DONE(option_read_text(text, path, "expect", first_pass, &r));
     TRY_DONE(list_names(spec));
-    TRY_DONE(option_read_text(text, path, "expect", second, &r));
+    TRY_DONE(option_read_text(text, path, "expect", second_pass, &r));
     if (spec->n_runs == 0)
         st = fail(SOTTO_EINVAL, "%s has no [run NAME] section: nothing to compare", path);
-    name_after(&spec->compare, path);
+    default_names(&spec->compare, path);
 done:
     free(text);
     if (st != SOTTO_OK)

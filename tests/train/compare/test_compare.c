@@ -461,8 +461,9 @@ static void common_ends(void **state)
     strcpy(spec.compare.out, scratch);
     assert_ok(jobs_list(&jobs, &spec));
     assert_ok(results_init(&r, spec.names, 3, 1));
-    put(&r, 0, 0, "{\"model\": \"nano\", \"parameters\": 2500000, "
-                  "\"cluster\": \"4 nodes x 1 worker; speeds 1,0.5\"}");
+    put(&r, 0, 0,
+        "{\"model\": \"nano\", \"parameters\": 2500000, "
+        "\"cluster\": \"4 nodes x 1 worker; speeds 1,0.5\"}");
     put(&r, 1, 0, "{\"model\": \"nano\", \"parameters\": 2500000}");
     write_run("a", 10, 2, 8, 6, 0.5);      /* to 1 in 20 s and 80 samples */
     write_run("b", 8, 1, 20, 6, 0.25);     /* to 4 in 8 s and 160         */
@@ -489,8 +490,8 @@ static void common_ends(void **state)
                                "1,0.5");
     FILE *said = open_memstream(&text, &size);
     char *columns[] = {"loss", "common_loss", "time_to_loss"};
-    common_tell(&c, &r, columns, 3, said);
-    common_tell(&c, &r, columns, 1, said); /* nothing about what is not shown */
+    common_print(&c, &r, columns, 3, said);
+    common_print(&c, &r, columns, 1, said); /* nothing about what is not shown */
     fclose(said);
     assert_string_equal(text, "\ncommon_loss: train/loss after 8 rounds, which all runs have\n"
                               "time_to_loss: until train/loss is 5.2000\n");
@@ -529,7 +530,7 @@ static void axes(void **state)
     assert_non_null(strstr(text, "using 5:6 with"));
     free(text);
     assert_false(file_exists(at("loss-bytes.gnuplot"))); /* nothing was sent */
-    curve_cut(&curves[1], AXIS_TIME, 40); /* the curve ends before */
+    curve_cut(&curves[1], AXIS_TIME, 40);                /* the curve ends before */
     curve_cut(&curves[1], AXIS_TIME, 16); /* the round that runs at 16 s ends at 30 s */
     assert_int_equal(curves[1].n, 2);
     curve_cut(&curves[1], AXIS_TIME, 15);
@@ -658,8 +659,9 @@ static void time_left(void **state)
             if (step == before + 1)
                 assert_true(left_seconds(&l) < 0);
             else /* a whole run is expected to take 25 s; the first took 23 s in the end */
-                assert_true(left_seconds(&l) ==
-                            2. * (10 - step) + (run == 0 ? 2 * 25 : run == 1 ? 24 : 0));
+                assert_true(left_seconds(&l) == 2. * (10 - step) + (run == 0   ? 2 * 25
+                                                                    : run == 1 ? 24
+                                                                               : 0));
         }
         left_end(&l, run != 1, run != 2, now);
     }
@@ -683,7 +685,7 @@ static void lines_are_bounded(void **state)
         const double now = 1000 + tenth / 10.;
         if (tenth % 300 == 0)
             left_begin(&l, 0, now);
-        lines += left_say(&l, now);
+        lines += left_line_due(&l, now);
         early += tenth == 10 * 500 ? lines : 0;
     }
     assert_in_range(early, 48, 50);

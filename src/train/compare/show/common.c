@@ -7,7 +7,7 @@
 enum { SMOOTH = 5 }; /* reports: the loss of one is noise */
 
 /* Each point becomes the mean of itself and those before it. */
-static void smooth(struct curve *c)
+static void smooth_curve(struct curve *c)
 {
     for (int i = c->n - 1; i >= 0; i--) {
         const int from = i < SMOOTH ? 0 : i - SMOOTH + 1;
@@ -18,8 +18,8 @@ static void smooth(struct curve *c)
     }
 }
 
-static enum sotto_status read_all(const struct jobs *jobs, const struct results *results,
-                                  const char *metric, struct curve *curves)
+static enum sotto_status read_all_curves(const struct jobs *jobs, const struct results *results,
+                                         const char *metric, struct curve *curves)
 {
     for (int i = 0; i < jobs->n; i++) {
         curve_free(&curves[i]);
@@ -35,20 +35,21 @@ static enum sotto_status read_losses(struct common *c, const struct jobs *jobs,
 {
     bool all = true;
     c->metric = "eval/loss";
-    TRY(read_all(jobs, results, c->metric, curves));
+    TRY(read_all_curves(jobs, results, c->metric, curves));
     for (int i = 0; i < jobs->n; i++)
         all &= !results->reports[i] || curves[i].n > 2;
     if (all)
         return SOTTO_OK;
     c->metric = "train/loss";
-    TRY(read_all(jobs, results, c->metric, curves));
+    TRY(read_all_curves(jobs, results, c->metric, curves));
     for (int i = 0; i < jobs->n; i++)
-        smooth(&curves[i]);
+        smooth_curve(&curves[i]);
     return SOTTO_OK;
 }
 
 /* What the runs' budget is given in is what they are cut by. */
-static void find_end(struct common *c, const struct spec *spec, const struct curve *curves, int n)
+static void find_common_end(struct common *c, const struct spec *spec, const struct curve *curves,
+                            int n)
 {
     const struct train_config *t = &spec->base.train;
     static const enum axis axes[] = {
@@ -86,37 +87,38 @@ static void find_common_target(struct common *c, const struct jobs *jobs,
     }
 }
 
-static double between(double x, double x0, double x1, double y0, double y1)
+static double interpolate_at(double x, double x0, double x1, double y0, double y1)
 {
     return x1 != x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
 }
 
 /* When the curve first comes down to the target; NaN: it does not. */
-static double time_to(const struct curve *c, double target)
+static double time_to_target(const struct curve *c, double target)
 {
     for (int i = 0; i < c->n; i++) {
         const struct curve_point *p = &c->points[i];
         if (!(p->mean <= target))
             continue;
-        return i ? between(target, p[-1].mean, p->mean, p[-1].seconds, p->seconds) : p->seconds;
+        return i ? interpolate_at(target, p[-1].mean, p->mean, p[-1].seconds, p->seconds)
+                 : p->seconds;
     }
     return NAN;
 }
 
 /* The curve's value at the common end. */
-static double value_at(const struct curve *c, enum axis axis, double end)
+static double curve_value_at(const struct curve *c, enum axis axis, double end)
 {
     for (int i = 0; i < c->n; i++) {
         const struct curve_point *p = &c->points[i];
         const double x = curve_along(p, axis);
         if (x < end * (1 - 1e-9))
             continue;
-        return i ? between(end, curve_along(p - 1, axis), x, p[-1].mean, p->mean) : p->mean;
+        return i ? interpolate_at(end, curve_along(p - 1, axis), x, p[-1].mean, p->mean) : p->mean;
     }
     return c->n ? c->points[c->n - 1].mean : NAN;
 }
 
-static void put(json_t *report, const char *key, double value)
+static void put_metric(json_t *report, const char *key, double value)
 {
     if (isfinite(value))
         json_object_set_new(report, key, json_real(value));
@@ -130,13 +132,13 @@ enum sotto_status common_find(struct common *c, const struct jobs *jobs, struct 
     enum sotto_status st;
     *c = (struct common){.target = NAN, .worst = -1};
     TRY_DONE(read_losses(c, jobs, results, curves));
-    find_end(c, jobs->spec, curves, jobs->n);
+    find_common_end(c, jobs->spec, curves, jobs->n);
     find_common_target(c, jobs, curves);
     for (int i = 0; i < jobs->n; i++) {
         if (!results->reports[i])
             continue;
-        put(results->reports[i], "time_to_loss", time_to(&curves[i], c->target));
-        put(results->reports[i], "common_loss", value_at(&curves[i], c->axis, c->end));
+        put_metric(results->reports[i], "time_to_loss", time_to_target(&curves[i], c->target));
+        put_metric(results->reports[i], "common_loss", curve_value_at(&curves[i], c->axis, c->end));
     }
 done:
     for (int i = 0; i < jobs->n; i++)
@@ -145,7 +147,7 @@ done:
     return st;
 }
 
-static bool has(char *const *columns, int n, const char *name)
+static bool has_column(char *const *columns, int n, const char *name)
 {
     for (int k = 0; k < n; k++)
         if (strcmp(columns[k], name) == 0)
@@ -153,12 +155,12 @@ static bool has(char *const *columns, int n, const char *name)
     return false;
 }
 
-void common_tell(const struct common *c, const struct results *results, char *const *columns,
-                 int n_columns, FILE *out)
+void common_print(const struct common *c, const struct results *results, char *const *columns,
+                  int n_columns, FILE *out)
 {
     static const char *const unit[AXES] = {"rounds", "samples", "s of training", "bytes"};
-    const bool loss = c->end > 0 && has(columns, n_columns, "common_loss");
-    const bool time = !isnan(c->target) && has(columns, n_columns, "time_to_loss");
+    const bool loss = c->end > 0 && has_column(columns, n_columns, "common_loss");
+    const bool time = !isnan(c->target) && has_column(columns, n_columns, "time_to_loss");
     if (loss || time)
         fputc('\n', out);
     if (loss)

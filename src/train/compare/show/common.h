@@ -18,7 +18,7 @@ struct common {
 enum sotto_status common_find(struct common *c, const struct jobs *jobs, struct results *results);
 
 /* Lines about those of them that are columns, for beneath the table. */
-void common_tell(const struct common *c, const struct results *results, char *const *columns,
-                 int n_columns, FILE *out);
+void common_print(const struct common *c, const struct results *results, char *const *columns,
+                  int n_columns, FILE *out);
 
 #endif

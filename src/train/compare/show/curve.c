@@ -7,20 +7,20 @@
 #include "base/file.h"
 #include "base/json.h"
 
-struct sample { /* a line of metrics.jsonl; NaN: it does not say */
+struct curve_sample { /* a line of metrics.jsonl; NaN: it does not say */
     double step, value, seconds, bytes, samples;
 };
 
-struct samples {
-    struct sample *data;
+struct curve_samples {
+    struct curve_sample *data;
     size_t n, room;
 };
 
-static enum sotto_status append(struct samples *s, struct sample sample)
+static enum sotto_status append_sample(struct curve_samples *s, struct curve_sample sample)
 {
     if (s->n == s->room) {
         size_t room = s->room ? 2 * s->room : 256;
-        struct sample *more = realloc(s->data, room * sizeof *more);
+        struct curve_sample *more = realloc(s->data, room * sizeof *more);
         if (!more)
             return fail(SOTTO_ENOMEM, "no memory for %zu samples of a curve", room);
         s->data = more;
@@ -30,25 +30,26 @@ static enum sotto_status append(struct samples *s, struct sample sample)
     return SOTTO_OK;
 }
 
-static double number(const json_t *object, const char *key)
+static double number_or_nan(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static enum sotto_status read_lines(struct samples *s, const char *text, const char *path,
+static enum sotto_status read_lines(struct curve_samples *s, const char *text, const char *path,
                                     const char *metric)
 {
     for (int line = 1; *text; line++) {
         size_t length = strcspn(text, "\n");
         json_t *object;
         TRY(fail_in(json_parse(&object, text, length, path), "line %d: ", line));
-        struct sample sample = {number(object, "step"), number(object, metric),
-                                number(object, "time/seconds"), number(object, "comm/bytes"),
-                                number(object, "train/samples")};
+        struct curve_sample sample = {number_or_nan(object, "step"), number_or_nan(object, metric),
+                                      number_or_nan(object, "time/seconds"),
+                                      number_or_nan(object, "comm/bytes"),
+                                      number_or_nan(object, "train/samples")};
         json_decref(object);
         if (!isnan(sample.step))
-            TRY(append(s, sample));
+            TRY(append_sample(s, sample));
         text += length + (text[length] == '\n');
     }
     return SOTTO_OK;
@@ -56,7 +57,7 @@ static enum sotto_status read_lines(struct samples *s, const char *text, const c
 
 /* Evaluations are logged on lines of their own, which need not say the time: it is that of the
  * lines around it, by the step, and zero at step 0. */
-static void fill_gaps(struct samples *s, size_t begin, size_t field)
+static void fill_gaps(struct curve_samples *s, size_t begin, size_t field)
 {
     double last_step = 0, last = NAN;
     size_t gap = begin;
@@ -79,14 +80,14 @@ static void fill_gaps(struct samples *s, size_t begin, size_t field)
         *(double *)((char *)&s->data[gap] + field) = last;
 }
 
-static int by_step(const void *a, const void *b)
+static int compare_by_step(const void *a, const void *b)
 {
-    double x = ((const struct sample *)a)->step, y = ((const struct sample *)b)->step;
+    double x = ((const struct curve_sample *)a)->step, y = ((const struct curve_sample *)b)->step;
     return (x > y) - (x < y);
 }
 
 /* Samples sorted by step become points: one a step that has the metric. */
-static enum sotto_status merge(struct curve *c, const struct samples *s)
+static enum sotto_status merge_samples(struct curve *c, const struct curve_samples *s)
 {
     c->points = malloc((s->n + 1) * sizeof *c->points);
     if (!c->points)
@@ -95,7 +96,7 @@ static enum sotto_status merge(struct curve *c, const struct samples *s)
         struct curve_point p = {s->data[i].step, 0, 0, 0, 0, INFINITY, -INFINITY};
         int n = 0;
         for (end = i; end < s->n && s->data[end].step == s->data[i].step; end++) {
-            const struct sample *x = &s->data[end];
+            const struct curve_sample *x = &s->data[end];
             if (isnan(x->value))
                 continue;
             n++;
@@ -120,7 +121,7 @@ static enum sotto_status merge(struct curve *c, const struct samples *s)
 enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], int n_folders,
                              const char *metric)
 {
-    struct samples s = {0};
+    struct curve_samples s = {0};
     enum sotto_status st = SOTTO_OK;
     *c = (struct curve){0};
     for (int i = 0; i < n_folders && st == SOTTO_OK; i++) {
@@ -130,14 +131,14 @@ enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], i
         TRY_DONE(file_read_text(path, (size_t)1 << 32, &text));
         st = read_lines(&s, text, path, metric);
         free(text);
-        fill_gaps(&s, begin, offsetof(struct sample, seconds));
-        fill_gaps(&s, begin, offsetof(struct sample, bytes));
-        fill_gaps(&s, begin, offsetof(struct sample, samples));
+        fill_gaps(&s, begin, offsetof(struct curve_sample, seconds));
+        fill_gaps(&s, begin, offsetof(struct curve_sample, bytes));
+        fill_gaps(&s, begin, offsetof(struct curve_sample, samples));
     }
     if (st == SOTTO_OK && s.n)
-        qsort(s.data, s.n, sizeof *s.data, by_step);
+        qsort(s.data, s.n, sizeof *s.data, compare_by_step);
     if (st == SOTTO_OK)
-        st = merge(c, &s);
+        st = merge_samples(c, &s);
 done:
     free(s.data);
     return st;

@@ -7,7 +7,7 @@
 #include "train/compare/show/plot.h"
 #include "train/compare/show/table.h"
 
-struct reach {
+struct left_out_search {
     const struct jobs *jobs;
     const struct results *results;
     const char *left_out; /* a run that --only kept from being there */
@@ -15,24 +15,24 @@ struct reach {
 
 static void find_left_out(void *arg, int run, const char *metric)
 {
-    struct reach *reach = arg;
+    struct left_out_search *search = arg;
     (void)metric;
-    for (int i = 0; i < reach->jobs->n; i++) {
-        const struct job *job = &reach->jobs->list[i];
+    for (int i = 0; i < search->jobs->n; i++) {
+        const struct job *job = &search->jobs->list[i];
         if (job->run == run && !job->wanted &&
-            !reach->results->reports[run * reach->results->n_seeds + job->seed])
-            reach->left_out = reach->results->names[run];
+            !search->results->reports[run * search->results->n_seeds + job->seed])
+            search->left_out = search->results->names[run];
     }
 }
 
 /* "ok      acco.loss <= ddp.loss  (3.41 <= 3.48)"; false: it failed. */
 static bool print_expect(const struct page *page, const struct expect *e, int width, FILE *out)
 {
-    struct reach reach = {page->jobs, page->results, NULL};
+    struct left_out_search search = {page->jobs, page->results, NULL};
     struct expect_verdict v;
-    expect_visit(e, find_left_out, &reach);
-    if (reach.left_out) {
-        fprintf(out, "%-7s %-*s  (%s has not been run)\n", "-", width, e->text, reach.left_out);
+    expect_visit(e, find_left_out, &search);
+    if (search.left_out) {
+        fprintf(out, "%-7s %-*s  (%s has not been run)\n", "-", width, e->text, search.left_out);
         return true;
     }
     if (expect_judge(e, page->results, &v) != SOTTO_OK) {
@@ -77,7 +77,8 @@ static enum sotto_status read_curves(const struct page *page, const char *metric
 }
 
 /* One metric; `*drawn` tells whether any run has a curve of it. */
-static enum sotto_status draw(const struct page *page, const char *metric, bool *drawn, FILE *md)
+static enum sotto_status draw_metric(const struct page *page, const char *metric, bool *drawn,
+                                     FILE *md)
 {
     const struct spec *spec = page->jobs->spec;
     struct curve *curves = calloc((size_t)spec->n_runs, sizeof *curves);
@@ -116,7 +117,7 @@ static void draw_all(const struct page *page, FILE *md)
     enum sotto_status st = spec_words(list, "curves", words, PAGE_COLUMNS, &n);
     for (int i = 0; st == SOTTO_OK && i < n; i++) {
         bool drawn = false;
-        enum sotto_status one = draw(page, words[i], &drawn, md);
+        enum sotto_status one = draw_metric(page, words[i], &drawn, md);
         if (one != SOTTO_OK && first.code == SOTTO_OK)
             status_save(&first, one); /* the same cause, mostly: said once */
         if (one == SOTTO_OK && !drawn && *asked)
@@ -149,7 +150,7 @@ static enum sotto_status write_markdown(const struct page *page)
         fprintf(md, "%s\n\n", page->setup);
     enum sotto_status st =
         table_print(page->results, page->columns, page->n_columns, TABLE_MARKDOWN, md);
-    common_tell(&page->common, page->results, page->columns, page->n_columns, md);
+    common_print(&page->common, page->results, page->columns, page->n_columns, md);
     if (spec->n_expects) {
         fputs("\n```\n", md);
         print_expects(page, md);
@@ -163,14 +164,14 @@ static enum sotto_status write_markdown(const struct page *page)
     return file_commit(&draft);
 }
 
-struct unknown {
+struct unknown_metric {
     const char *where;
     struct status_note note; /* of the first */
 };
 
 static void find_unknown(void *arg, int run, const char *metric)
 {
-    struct unknown *u = arg;
+    struct unknown_metric *u = arg;
     (void)run;
     if (u->note.code == SOTTO_OK)
         status_save(&u->note, metric_check(metric, u->where));
@@ -198,7 +199,7 @@ enum sotto_status page_columns(const struct spec *spec, char list[COMPARE_LIST_R
         TRY(metric_check(columns[k], "columns"));
     TRY(check_curves(spec));
     for (int i = 0; i < spec->n_expects; i++) {
-        struct unknown u = {.where = spec->expects[i].text};
+        struct unknown_metric u = {.where = spec->expects[i].text};
         expect_visit(&spec->expects[i], find_unknown, &u);
         TRY(status_raise(&u.note));
     }
@@ -212,7 +213,7 @@ enum sotto_status page_write(struct page *page, FILE *out)
     fprintf(out, "\n%s\n%s%s\n", page->jobs->spec->compare.title, page->setup,
             *page->setup ? "\n" : "");
     TRY(table_print(page->results, page->columns, page->n_columns, TABLE_PLAIN, out));
-    common_tell(&page->common, page->results, page->columns, page->n_columns, out);
+    common_print(&page->common, page->results, page->columns, page->n_columns, out);
     if (page->jobs->spec->n_expects)
         fputc('\n', out);
     page->unmet = print_expects(page, out);

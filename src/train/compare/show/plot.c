@@ -45,7 +45,7 @@ static const char *const axis_names[AXES] = {"rounds", "samples", "time", "bytes
 static const int axis_columns[AXES] = {2, 5, 3, 4}; /* of the data */
 
 /* Where the curves lie, on an axis and beside it. */
-struct range {
+struct plot_range {
     double begin, end;      /* least place above 0, and greatest; end 0: none is on this axis */
     double shortest;        /* end of the shortest curve                                      */
     double lowest, highest; /* of the metric                                                  */
@@ -53,7 +53,7 @@ struct range {
     bool band;              /* seeds differ somewhere                                         */
 };
 
-static void include(struct range *r, const struct curve_point *p, double x)
+static void include_point(struct plot_range *r, const struct curve_point *p, double x)
 {
     if (x > 0)
         r->begin = fmin(r->begin, x);
@@ -62,9 +62,9 @@ static void include(struct range *r, const struct curve_point *p, double x)
     r->band |= p->min < p->max;
 }
 
-static struct range measure(const struct plot *p, enum axis axis)
+static struct plot_range measure_range(const struct plot *p, enum axis axis)
 {
-    struct range r = {
+    struct plot_range r = {
         .begin = INFINITY, .shortest = INFINITY, .lowest = INFINITY, .highest = -INFINITY};
     for (int i = 0; i < p->n; i++) {
         const struct curve *c = &p->curves[i];
@@ -75,7 +75,7 @@ static struct range measure(const struct plot *p, enum axis axis)
         r.shortest = fmin(r.shortest, end);
         r.points = c->n > r.points ? c->n : r.points;
         for (int k = 0; k < c->n; k++)
-            include(&r, &c->points[k], curve_along(&c->points[k], axis));
+            include_point(&r, &c->points[k], curve_along(&c->points[k], axis));
     }
     return r;
 }
@@ -157,7 +157,7 @@ static const char *const dashes[] = {"1", "(16,4)", "(4,3)", "(16,4,4,4)", "(8,3
 enum { COLORS = 8, DASHES = 5 };
 
 static void put_curves(const struct plot *p, const char *data, enum axis axis, double unit,
-                       const struct range *r, FILE *out)
+                       const struct plot_range *r, FILE *out)
 {
     const char *with = r->points <= 30 ? "linespoints" : "lines", *comma = "plot ";
     char x[64];
@@ -207,7 +207,7 @@ static void put_logarithmic(char axis, double begin, double end, FILE *out)
 
 /* Logarithmic where the runs' ends, or the values, lie far apart: some would be a stroke at the
  * edge. */
-static void put_scales(enum axis axis, double unit, const struct range *r, FILE *out)
+static void put_scales(enum axis axis, double unit, const struct plot_range *r, FILE *out)
 {
     enum { FAR = 20 };
     if (axis != AXIS_ROUNDS && r->end > FAR * r->shortest)
@@ -229,7 +229,7 @@ static void put_title(const struct plot *p, FILE *out)
 }
 
 static void put_script(const struct plot *p, const char *data, enum axis axis,
-                       const struct range *r, FILE *out)
+                       const struct plot_range *r, FILE *out)
 {
     const char *label, *name = axis_names[axis];
     const double unit = axis_unit(axis, r->end, &label);
@@ -284,7 +284,7 @@ static enum sotto_status run_gnuplot(const char *folder, const char *script)
 }
 
 static enum sotto_status draw_axis(const struct plot *p, const char *data, enum axis axis,
-                                   const struct range *r, FILE *page)
+                                   const struct plot_range *r, FILE *page)
 {
     char path[FILE_PATH_ROOM], script[96];
     struct file_draft draft;
@@ -308,7 +308,7 @@ enum sotto_status plot_metric(const struct plot *p, FILE *page)
     file_name(p->metric, data);
     TRY(write_data(p, data));
     for (enum axis axis = 0; axis < AXES; axis++) {
-        struct range r = measure(p, axis);
+        struct plot_range r = measure_range(p, axis);
         if (r.end == 0)
             continue;
         enum sotto_status st = draw_axis(p, data, axis, &r, page);
