@@ -12,9 +12,13 @@
 #include "tensor/null/counting.h"
 #include "tensor/ops.h"
 
-static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null, &ops_apart,
+static const struct ops *const tables[] = {
+    &ops_cpu,      &ops_reference, &ops_null,
 #ifdef SOTTO_WITH_CUDA
-                                           &ops_cuda
+    &ops_cuda,
+#endif
+#ifdef SOTTO_WITH_SEPARATE
+    &ops_separate,
 #endif
 };
 
@@ -37,7 +41,7 @@ int device_gpus(char *text, size_t room)
 #endif
 }
 
-/* A GPU where there is one. */
+/* Returns the device that "auto" stands for. */
 static const char *best_device(void)
 {
 #ifdef SOTTO_WITH_CUDA
@@ -47,33 +51,34 @@ static const char *best_device(void)
     return "cpu";
 }
 
-/* "cpu:v4" begins with "cpu". */
-static bool begins(const char *name, const char *device)
+/* True if `name` is `device` or `device` with kernels: "cpu:v4" names the device "cpu". */
+static bool names_device(const char *name, const char *device)
 {
     return strcspn(name, ":") == strlen(device) && strncmp(name, device, strlen(device)) == 0;
 }
 
-static enum sotto_status no_device(const char *name)
+static enum sotto_status refuse_device(const char *name)
 {
-#ifdef SOTTO_WITH_CUDA
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, cuda, auto, reference and apart",
-                name);
-#else
-    if (begins(name, "cuda"))
+    if (names_device(name, "apart"))
+        return fail(SOTTO_EINVAL, "no device 'apart' in this build: the separate-memory device is "
+                                  "for sotto's own tests, in builds with -DSOTTO_TESTS=ON");
+    if (names_device(name, "cuda"))
         return fail(SOTTO_EINVAL, "no device 'cuda' in this build: build it where CUDA's compiler, "
                                   "nvcc, is installed; " GPUS_NONE_HELP);
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, auto, reference and apart",
-                name);
+#ifdef SOTTO_WITH_CUDA
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, cuda, auto and reference", name);
+#else
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, auto and reference", name);
 #endif
 }
 
-/* `kernels` NULL: those that it chooses. */
+/* Opens dev->ops with the kernels of that name; NULL: with the kernels that the table chooses. */
 static enum sotto_status open_table(struct device *dev, const char *kernels)
 {
     const bool number = kernels && *kernels && !kernels[strspn(kernels, "0123456789")];
-    if (number && begins(dev->ops->name, "cuda"))
+    if (number && names_device(dev->ops->name, "cuda"))
         return fail(SOTTO_EINVAL,
-                    "device '%s:%s': which GPU to compute on is the environment's to say: "
+                    "device '%s:%s': the environment chooses the GPU: "
                     "CUDA_VISIBLE_DEVICES=%s sotto ... with --device=%s",
                     dev->ops->name, kernels, kernels, dev->ops->name);
     if (kernels && !dev->ops->select)
@@ -84,32 +89,32 @@ static enum sotto_status open_table(struct device *dev, const char *kernels)
     return kernels ? dev->ops->select(dev, kernels) : SOTTO_OK;
 }
 
-/* The table that a device's name begins with; NULL: none. */
-static const struct ops *table_of(const char *name)
+/* Returns the table of a device, without regard to the name's kernels; NULL: none in this build. */
+static const struct ops *find_table(const char *name)
 {
-    if (begins(name, "auto"))
+    if (names_device(name, "auto"))
         name = best_device();
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (begins(name, tables[i]->name))
+        if (names_device(name, tables[i]->name))
             return tables[i];
     return NULL;
 }
 
 enum place device_place(const char *name)
 {
-    const struct ops *ops = table_of(name);
-    return ops ? ops->place : begins(name, "cuda") ? PLACE_DEVICE : PLACE_HOST;
+    const struct ops *ops = find_table(name);
+    return ops ? ops->place : names_device(name, "cuda") ? PLACE_DEVICE : PLACE_HOST;
 }
 
 const char *device_named(const char *name)
 {
-    const struct ops *ops = table_of(name);
+    const struct ops *ops = find_table(name);
     return ops ? ops->name : NULL;
 }
 
 void device_kernels(const char *name, char text[DEVICE_KERNELS_ROOM])
 {
-    const struct ops *ops = table_of(name);
+    const struct ops *ops = find_table(name);
     *text = '\0';
     if (ops && ops->kernels && !strchr(name, ':'))
         ops->kernels(text);
@@ -128,7 +133,7 @@ bool device_absent(const char *name)
 
 bool device_keeps(const char *name, int threads)
 {
-    const struct ops *ops = table_of(name);
+    const struct ops *ops = find_table(name);
     return device_place(name) == PLACE_DEVICE || (ops && ops->own_caches && threads > MANY_THREADS);
 }
 
@@ -136,15 +141,15 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
                               int threads)
 {
     const char *colon = strchr(name, ':');
-    *dev = (struct device){.memory = memory, .threads = threads, .ops = table_of(name)};
+    *dev = (struct device){.memory = memory, .threads = threads, .ops = find_table(name)};
     if (threads <= 0)
         dev->threads = cores_allowed("");
-    return dev->ops ? open_table(dev, colon ? colon + 1 : NULL) : no_device(name);
+    return dev->ops ? open_table(dev, colon ? colon + 1 : NULL) : refuse_device(name);
 }
 
 enum sotto_status device_open_absent(struct device *dev, const char *name, struct memory *memory)
 {
-    const struct ops *ops = table_of(name);
+    const struct ops *ops = find_table(name);
     *dev = (struct device){.memory = memory, .threads = 1, .ops = ops ? ops : &ops_null};
     return ops && ops->open_absent ? ops->open_absent(dev) : SOTTO_OK;
 }

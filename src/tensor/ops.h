@@ -251,10 +251,10 @@ struct ops {
 #include "tensor/op_list.h"
 };
 
-extern const struct ops ops_reference; /* plain loops in double precision */
-extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */
-extern const struct ops ops_null;      /* nothing: for sizes and times     */
-extern const struct ops ops_apart;     /* cpu, as far away as a GPU         */
-extern const struct ops ops_cuda;      /* a GPU, in builds with CUDA        */
+extern const struct ops ops_reference; /* plain loops in double precision           */
+extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP                       */
+extern const struct ops ops_null;      /* nothing: for sizes and times               */
+extern const struct ops ops_separate;  /* tests/device: cpu with the memory of a GPU */
+extern const struct ops ops_cuda;      /* a GPU, in builds with CUDA                 */
 
 #endif

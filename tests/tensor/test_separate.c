@@ -1,5 +1,4 @@
-/* The device that is apart: the cpu's bits, and what it is for: a host access and a missing wait
- * are caught. */
+/* The separate-memory device has the cpu's bits, and shows a host access and a missing wait. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +13,7 @@ static void open_device(struct device *dev, const char *name)
     assert_ok(device_open(dev, name, &memory, 1));
 }
 
-/* Bytes of an operand, to be freed. */
+/* Returns the bytes of an operand, to be freed. */
 static void *bytes_of(struct op_room *room, int i)
 {
     const size_t count = room->operand[i].count;
@@ -56,7 +55,7 @@ static void ops_have_the_cpus_bits(void **state)
     for (size_t i = 0; i < op_cases_count; i++) {
         if (i > 0 && (i + (size_t)share_first(LEAP, LEAP)) % (size_t)LEAP &&
             family_of(&op_cases[i]) == family_of(&op_cases[i - 1]))
-            continue; /* of every op the first */
+            continue; /* keep the first case of every op */
         if (op_case_elements(&op_cases[i]) > 2000000 && !share_has(i, SANITIZED ? 4 * LEAP : 6))
             continue;
         check_case(&op_cases[i], 0);
@@ -64,8 +63,8 @@ static void ops_have_the_cpus_bits(void **state)
     }
 }
 
-/* Many calls, long ones among them, so that the ring is full and begins anew at every place; each
- * write takes what it needs before it returns. */
+/* Issues many calls, some of them long, so that the ring is full and wraps at every place. A write
+ * has copied the host's data when it returns. */
 static void order_is_kept(void **state)
 {
     (void)state;
@@ -87,12 +86,12 @@ static void order_is_kept(void **state)
             assert_true(host[0] == 2 * (float)i && host[count - 1] == 2 * (float)i);
         }
     }
-    buffer_free(&x); /* behind what still uses it */
+    buffer_free(&x); /* runs after the ops that use x */
     device_close(&dev);
     assert_int_equal(memory.total, 0);
 }
 
-/* A view knows its place, is aligned as on the cpu, and what it holds is zeros. */
+/* A view knows its place, is aligned as on the cpu, and a new buffer has zeros. */
 static void memory_is_a_devices(void **state)
 {
     (void)state;
@@ -113,7 +112,7 @@ static void memory_is_a_devices(void **state)
     device_close(&dev);
 }
 
-/* How a process ends that touches the memory on the host. */
+/* A process that reads or writes the memory on the host ends by a signal. */
 static void host_access_crashes(void **state)
 {
     (void)state;
@@ -126,7 +125,7 @@ static void host_access_crashes(void **state)
         const pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            signal(SIGSEGV, SIG_DFL); /* not what a sanitizer makes of it */
+            signal(SIGSEGV, SIG_DFL); /* no handler of a sanitizer */
             signal(SIGBUS, SIG_DFL);
             volatile float *data = x.view.data;
             if (writes)
@@ -144,7 +143,8 @@ static void host_access_crashes(void **state)
 
 enum { ROUNDS = 40 };
 
-/* One context computes, another copies what it made, behind its mark or not. */
+/* Returns how many of ROUNDS copies are wrong: one context computes x, the other copies x, after a
+ * mark of the first if it `follows`. */
 static int wrong_copies(struct device *dev, bool follows)
 {
     enum { N = 64 };
@@ -173,7 +173,8 @@ enum { RACES_ARE_REPORTED = 1 };
 enum { RACES_ARE_REPORTED = 0 };
 #endif
 
-/* Now sooner and now later; and as late as can be, when nothing is right but what is followed. */
+/* First with random delays, then without a thread: there an op runs only when a caller waits, so
+ * every copy without a follow is wrong. */
 static void missing_follow_shows(void **state)
 {
     (void)state;
