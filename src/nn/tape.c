@@ -222,7 +222,7 @@ static struct layer_flow place_layer(const struct tape *tape, int k, int i, stru
     rest->used += keeps;
     if (i + 1 < tape->model->first[k + 1]) {
         struct edge edge = edge_before(tape, i + 1, tape->most);
-        flow.y = carve(rest, edge_count(&edge), tape->most.type);
+        flow.y = carve_piece(rest, edge_count(&edge), tape->most.type);
         limit_edge(tape, i + 1, flow.y);
     }
     return flow;

@@ -43,7 +43,7 @@ static inline size_t carve_bytes(size_t count, enum dtype type)
     return (count * dtype_size(type) + 63) / 64 * 64 + CARVE_GUARD;
 }
 
-static inline struct view carve(struct room *room, size_t count, enum dtype type)
+static inline struct view carve_piece(struct room *room, size_t count, enum dtype type)
 {
     const size_t bytes = carve_bytes(count, type);
     struct view piece = {room->data ? room->data + room->used : NULL, type, room->place};

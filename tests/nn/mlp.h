@@ -120,8 +120,8 @@ static inline void batchnorm_forward(const struct layer *layer, struct pass *pas
     const size_t w = (size_t)l->width, rows = extent_tokens(pass->extent);
     if (!flow.x.data)
         return; /* a device that only counts */
-    float *stats = view_host(carve(&flow.saved, 2 * w, DTYPE_F32));
-    float *kept = view_host(carve(&flow.saved, rows * w, DTYPE_F32));
+    float *stats = view_host(carve_piece(&flow.saved, 2 * w, DTYPE_F32));
+    float *kept = view_host(carve_piece(&flow.saved, rows * w, DTYPE_F32));
     const float *x = view_host(flow.x), *gain = view_host(pass_param(pass, theta, l->gain));
     const float *bias = view_host(pass_param(pass, theta, l->bias));
     float *y = view_host(flow.y), *running = view_host(state_of(pass, l->mean));
@@ -158,8 +158,8 @@ static inline void batchnorm_backward(const struct layer *layer, struct pass *pa
     const size_t w = (size_t)l->width, rows = extent_tokens(pass->extent);
     if (!flow.x.data)
         return;
-    const float *stats = view_host(carve(&flow.saved, 2 * w, DTYPE_F32));
-    const float *kept = view_host(carve(&flow.saved, rows * w, DTYPE_F32));
+    const float *stats = view_host(carve_piece(&flow.saved, 2 * w, DTYPE_F32));
+    const float *kept = view_host(carve_piece(&flow.saved, rows * w, DTYPE_F32));
     const float *x = view_host(flow.x), *dy = view_host(flow.dy);
     const float *gain = view_host(pass_param(pass, theta, l->gain));
     float *dx = view_host(flow.dx), *dgain = view_host(pass_param(pass, grad, l->gain));

@@ -38,7 +38,7 @@ static void pieces_lie_apart(void **state)
     struct room sizes = {0};
     enum { MOST = 70 };
     for (size_t n = 0; n < MOST; n++)
-        assert_null(carve(&sizes, n, n % 2 ? DTYPE_F32 : DTYPE_BF16).data);
+        assert_null(carve_piece(&sizes, n, n % 2 ? DTYPE_F32 : DTYPE_BF16).data);
     assert_ok(buffer_init(&b, &dev, DTYPE_F32, sizes.used / 4, MEMORY_SCRATCH));
     for (size_t from = 0; from < 3; from++) { /* each leaves other guards behind */
         struct room room = {.data = b.view.data, .size = sizes.used};
@@ -46,7 +46,7 @@ static void pieces_lie_apart(void **state)
         for (size_t n = from; n < MOST; n++) {
             const enum dtype type = n % 2 ? DTYPE_F32 : DTYPE_BF16;
             const size_t bytes = n * dtype_size(type);
-            struct view piece = carve(&room, n, type);
+            struct view piece = carve_piece(&room, n, type);
             assert_true((char *)piece.data >= end && (uintptr_t)piece.data % 64 == 0);
             assert_ends(piece.data, bytes);
             end = (char *)piece.data + bytes;

@@ -97,13 +97,13 @@ static void plans_stay_in_their_room(void **state)
 static void portions_are_shares(void **state)
 {
     (void)state;
-    assert_int_equal(portion(0, 1), 1);
-    assert_int_equal(portion(7, 1), 7);
-    assert_int_equal(portion(2, 2), 1);
-    assert_int_equal(portion(5, 2), 3);
-    assert_int_equal(portion(16, 16), 1);
-    assert_int_equal(portion(1280, 16), 10);
-    assert_int_equal(portion(1281, 16), 11);
+    assert_int_equal(chunks_per_turn(0, 1), 1);
+    assert_int_equal(chunks_per_turn(7, 1), 7);
+    assert_int_equal(chunks_per_turn(2, 2), 1);
+    assert_int_equal(chunks_per_turn(5, 2), 3);
+    assert_int_equal(chunks_per_turn(16, 16), 1);
+    assert_int_equal(chunks_per_turn(1280, 16), 10);
+    assert_int_equal(chunks_per_turn(1281, 16), 11);
 }
 
 int main(void)

@@ -35,15 +35,15 @@ static struct attention_qkv carve_qkv(const struct attention_layer *l, struct ex
 {
     size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
     if (l->qkv_w >= 0) {
-        struct view all = carve(room, rows * (q + 2 * kv), e.type);
+        struct view all = carve_piece(room, rows * (q + 2 * kv), e.type);
         int stride = (int)(q + 2 * kv);
         return (struct attention_qkv){all,    view_at(all, q), view_at(all, q + kv),
                                       stride, stride,          stride};
     }
     struct attention_qkv s = {.q_stride = (int)q, .k_stride = (int)kv, .v_stride = (int)kv};
-    s.q = carve(room, rows * q, e.type);
-    s.k = carve(room, rows * kv, e.type);
-    s.v = carve(room, rows * kv, e.type);
+    s.q = carve_piece(room, rows * q, e.type);
+    s.k = carve_piece(room, rows * kv, e.type);
+    s.v = carve_piece(room, rows * kv, e.type);
     return s;
 }
 
@@ -63,20 +63,20 @@ static struct attention_saved attention_carve_saved(const struct attention_layer
 {
     size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
     struct attention_saved k = {0};
-    k.stats = carve(room, 2 * rows, DTYPE_F32);
+    k.stats = carve_piece(room, 2 * rows, DTYPE_F32);
     k.s = carve_qkv(l, e, room);
     if (l->qk_norm) {
-        k.q_raw = carve(room, rows * q, e.type);
-        k.k_raw = carve(room, rows * kv, e.type);
-        k.q_stats = carve(room, 2 * rows, DTYPE_F32);
-        k.k_stats = carve(room, 2 * rows, DTYPE_F32);
+        k.q_raw = carve_piece(room, rows * q, e.type);
+        k.k_raw = carve_piece(room, rows * kv, e.type);
+        k.q_stats = carve_piece(room, 2 * rows, DTYPE_F32);
+        k.k_stats = carve_piece(room, 2 * rows, DTYPE_F32);
     }
-    k.o = carve(room, rows * q, e.type);
-    k.lse = carve(room, rows * (size_t)l->heads, DTYPE_F32);
+    k.o = carve_piece(room, rows * q, e.type);
+    k.lse = carve_piece(room, rows * (size_t)l->heads, DTYPE_F32);
     if (l->norm_after)
-        k.out = carve(room, rows * (size_t)l->width, e.type);
+        k.out = carve_piece(room, rows * (size_t)l->width, e.type);
     else if (e.all)
-        k.n = carve(room, rows * (size_t)l->width, e.type);
+        k.n = carve_piece(room, rows * (size_t)l->width, e.type);
     return k;
 }
 
@@ -101,12 +101,12 @@ static struct attention_scratch attention_carve_scratch(const struct attention_l
     size_t rows = extent_tokens(e);
     struct attention_scratch w = {.n = view_none};
     if (!e.all)
-        w.n = carve(room, rows * (size_t)l->width, e.type);
+        w.n = carve_piece(room, rows * (size_t)l->width, e.type);
     if (!backward)
         return w;
-    w.dn = carve(room, rows * (size_t)l->width, e.type);
+    w.dn = carve_piece(room, rows * (size_t)l->width, e.type);
     w.d = carve_qkv(l, e, room);
-    w.d_o = carve(room, rows * (size_t)q_width(l), e.type);
+    w.d_o = carve_piece(room, rows * (size_t)q_width(l), e.type);
     return w;
 }
 

@@ -14,14 +14,14 @@ static struct classify_scratch classify_carve_scratch(const struct classify_laye
                                                       struct room *room)
 {
     const size_t rows = (size_t)e.rows, narrow = rows * (size_t)l->width;
-    struct classify_scratch w = {.n = carve(room, narrow, e.type)};
+    struct classify_scratch w = {.n = carve_piece(room, narrow, e.type)};
     if (backward)
-        w.dn = carve(room, narrow, e.type);
+        w.dn = carve_piece(room, narrow, e.type);
     if (!l->pixels) {
-        w.x = carve(room, narrow, e.type);
-        w.stats = carve(room, 2 * rows, DTYPE_F32);
+        w.x = carve_piece(room, narrow, e.type);
+        w.stats = carve_piece(room, 2 * rows, DTYPE_F32);
     }
-    w.logits = carve(room, rows * (size_t)l->classes, DTYPE_F32);
+    w.logits = carve_piece(room, rows * (size_t)l->classes, DTYPE_F32);
     return w;
 }
 

@@ -2,8 +2,8 @@
 
 struct conv_kept conv_carve(const struct conv_part *p, struct extent e, struct room *room)
 {
-    struct conv_kept k = {.c = carve(room, conv_count(p, e.rows), e.type)};
-    k.stats = carve(room, 2 * (size_t)p->out, DTYPE_F32);
+    struct conv_kept k = {.c = carve_piece(room, conv_count(p, e.rows), e.type)};
+    k.stats = carve_piece(room, 2 * (size_t)p->out, DTYPE_F32);
     return k;
 }
 

@@ -10,7 +10,7 @@ static struct edge dense_output(const struct layer *layer, struct extent e)
 static struct view dense_carve_saved(const struct dense_layer *l, struct extent e,
                                      struct room *room)
 {
-    return carve(room, extent_tokens(e) * (size_t)l->out, e.type);
+    return carve_piece(room, extent_tokens(e) * (size_t)l->out, e.type);
 }
 
 static size_t dense_saved(const struct layer *layer, struct extent e)

@@ -35,11 +35,11 @@ static struct head_scratch head_carve_scratch(const struct head_layer *l, struct
 {
     const size_t rows = extent_tokens(e),
                  held = rows < head_most_rows(l) ? rows : head_most_rows(l);
-    struct head_scratch w = {.stats = carve(room, 2 * rows, DTYPE_F32)};
-    w.n = carve(room, rows * (size_t)l->width, e.type);
+    struct head_scratch w = {.stats = carve_piece(room, 2 * rows, DTYPE_F32)};
+    w.n = carve_piece(room, rows * (size_t)l->width, e.type);
     if (backward)
-        w.dn = carve(room, rows * (size_t)l->width, e.type);
-    w.logits = carve(room, held * (size_t)l->vocab, DTYPE_F32);
+        w.dn = carve_piece(room, rows * (size_t)l->width, e.type);
+    w.logits = carve_piece(room, held * (size_t)l->vocab, DTYPE_F32);
     return w;
 }
 

@@ -25,16 +25,16 @@ static struct mlp_saved mlp_carve_saved(const struct mlp_layer *l, struct extent
 {
     size_t rows = extent_tokens(e);
     struct mlp_saved k = {.gate = view_none, .out = view_none};
-    k.stats = carve(room, 2 * rows, DTYPE_F32);
-    k.up = carve(room, rows * (size_t)l->hidden, e.type);
+    k.stats = carve_piece(room, 2 * rows, DTYPE_F32);
+    k.up = carve_piece(room, rows * (size_t)l->hidden, e.type);
     if (l->kind == MLP_SWIGLU)
-        k.gate = carve(room, rows * (size_t)l->hidden, e.type);
+        k.gate = carve_piece(room, rows * (size_t)l->hidden, e.type);
     if (l->norm_after)
-        k.out = carve(room, rows * (size_t)l->width, e.type);
+        k.out = carve_piece(room, rows * (size_t)l->width, e.type);
     if (e.all && !l->norm_after)
-        k.n = carve(room, rows * (size_t)l->width, e.type);
+        k.n = carve_piece(room, rows * (size_t)l->width, e.type);
     if (e.all)
-        k.a = carve(room, rows * (size_t)l->hidden, e.type);
+        k.a = carve_piece(room, rows * (size_t)l->hidden, e.type);
     return k;
 }
 
@@ -57,15 +57,15 @@ static struct mlp_scratch mlp_carve_scratch(const struct mlp_layer *l, struct ex
     const size_t wide = extent_tokens(e) * (size_t)l->hidden;
     struct mlp_scratch w = {.n = view_none, .a = view_none};
     if (!e.all) {
-        w.n = carve(room, narrow, e.type);
-        w.a = carve(room, wide, e.type);
+        w.n = carve_piece(room, narrow, e.type);
+        w.a = carve_piece(room, wide, e.type);
     }
     if (!backward)
         return w;
-    w.dn = carve(room, narrow, e.type);
-    w.dup = carve(room, wide, e.type);
+    w.dn = carve_piece(room, narrow, e.type);
+    w.dup = carve_piece(room, wide, e.type);
     if (l->kind == MLP_SWIGLU)
-        w.dgate = carve(room, wide, e.type);
+        w.dgate = carve_piece(room, wide, e.type);
     return w;
 }
 

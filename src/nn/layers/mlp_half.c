@@ -45,7 +45,7 @@ static size_t up_saved(const struct layer *layer, struct extent e)
 {
     struct room room = {0};
     (void)layer;
-    carve(&room, 2 * extent_tokens(e), DTYPE_F32); /* the norm's statistics */
+    carve_piece(&room, 2 * extent_tokens(e), DTYPE_F32); /* the norm's statistics */
     return room.used;
 }
 
@@ -56,9 +56,9 @@ struct up_work {
 static struct up_work up_work(const struct mlp_layer *l, struct extent e, bool backward,
                               struct room *room)
 {
-    struct up_work w = {.n = carve(room, narrow_count(l, e), e.type)};
+    struct up_work w = {.n = carve_piece(room, narrow_count(l, e), e.type)};
     if (backward)
-        w.dn = carve(room, narrow_count(l, e), e.type);
+        w.dn = carve_piece(room, narrow_count(l, e), e.type);
     return w;
 }
 
@@ -79,7 +79,7 @@ static void up_forward(const struct layer *layer, struct pass *pass, const struc
 {
     const struct mlp_layer *l = mlp_of(layer);
     const struct linear wide = up_linear(l, pass);
-    struct view stats = carve(&flow.saved, 2 * extent_tokens(pass->extent), DTYPE_F32);
+    struct view stats = carve_piece(&flow.saved, 2 * extent_tokens(pass->extent), DTYPE_F32);
     struct up_work w = up_work(l, pass->extent, false, &flow.scratch);
     norm_part_forward(&l->norm, pass, theta, l->width, w.n, flow.x, stats);
     pass->dev->ops->linear_forward(pass->dev, &wide, up_of(layer, pass, flow.y), w.n,
@@ -94,7 +94,7 @@ static void up_backward(const struct layer *layer, struct pass *pass, const stru
     const struct mlp_layer *l = mlp_of(layer);
     const struct ops *ops = pass->dev->ops;
     const struct linear wide = up_linear(l, pass);
-    struct view stats = carve(&flow.saved, 2 * extent_tokens(pass->extent), DTYPE_F32);
+    struct view stats = carve_piece(&flow.saved, 2 * extent_tokens(pass->extent), DTYPE_F32);
     struct up_work w = up_work(l, pass->extent, true, &flow.scratch);
     const struct view dup = up_of(layer, pass, flow.dy);
     norm_part_forward(&l->norm, pass, theta, l->width, w.n, flow.x, stats);
@@ -136,7 +136,7 @@ static size_t down_scratch(const struct layer *layer, struct extent e, bool back
 {
     struct room room = {0};
     (void)backward;
-    carve(&room, wide_count(mlp_of(layer), e), e.type);
+    carve_piece(&room, wide_count(mlp_of(layer), e), e.type);
     return room.used;
 }
 
@@ -151,7 +151,7 @@ static struct view down_activate(const struct layer *layer, struct pass *pass,
 {
     const struct mlp_layer *l = mlp_of(layer);
     const size_t count = wide_count(l, pass->extent);
-    struct view a = carve(&flow->scratch, count, pass->extent.type);
+    struct view a = carve_piece(&flow->scratch, count, pass->extent.type);
     pass->dev->ops->gelu_forward(pass->dev, mlp_gelu(l), a, up_of(layer, pass, flow->x), count);
     return a;
 }

@@ -30,12 +30,12 @@ static struct patch_scratch patch_carve_scratch(const struct patch_layer *l, str
 {
     struct patch_scratch w = {.x = view_none};
     if (e.type != DTYPE_F32)
-        w.x = carve(room, patch_pixels(l, e), e.type);
-    w.p = carve(room, (size_t)e.rows * (size_t)patch_count(l) * (size_t)l->width, e.type);
+        w.x = carve_piece(room, patch_pixels(l, e), e.type);
+    w.p = carve_piece(room, (size_t)e.rows * (size_t)patch_count(l) * (size_t)l->width, e.type);
     if (backward)
-        w.own = carve(room, (size_t)e.rows * (size_t)l->width, e.type);
+        w.own = carve_piece(room, (size_t)e.rows * (size_t)l->width, e.type);
     else
-        w.all = carve(room, extent_tokens(e) * (size_t)l->width, e.type);
+        w.all = carve_piece(room, extent_tokens(e) * (size_t)l->width, e.type);
     return w;
 }
 

@@ -50,23 +50,23 @@ static struct residual_scratch residual_carve_scratch(const struct residual_laye
                                                       struct extent e, bool backward,
                                                       struct room *room)
 {
-    struct residual_scratch w = {.one = carve(room, 1, DTYPE_F32)};
+    struct residual_scratch w = {.one = carve_piece(room, 1, DTYPE_F32)};
     const size_t out = conv_count(last_of(l), e.rows);
     size_t most = out;
     for (int i = 0; i + 1 < l->parts; i++) {
         const size_t count = conv_count(&l->part[i], e.rows);
-        w.a[i] = carve(room, count, e.type);
+        w.a[i] = carve_piece(room, count, e.type);
         most = count > most ? count : most;
     }
     if (l->projects)
-        w.rest = carve(room, out, e.type);
+        w.rest = carve_piece(room, out, e.type);
     if (!backward)
         return w;
-    w.y = carve(room, out, e.type);
+    w.y = carve_piece(room, out, e.type);
     if (l->projects)
-        w.drest = carve(room, out, e.type);
+        w.drest = carve_piece(room, out, e.type);
     for (int i = 0; i < 2; i++)
-        w.d[i] = carve(room, most, e.type);
+        w.d[i] = carve_piece(room, most, e.type);
     return w;
 }
 

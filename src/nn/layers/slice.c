@@ -67,19 +67,19 @@ struct slice_scratch {
 static struct slice_scratch slice_carve_scratch(const struct slice_layer *l, struct extent e,
                                                 bool backward, struct room *room)
 {
-    struct slice_scratch w = {.one = carve(room, 1, DTYPE_F32)};
+    struct slice_scratch w = {.one = carve_piece(room, 1, DTYPE_F32)};
     size_t most = 0;
     for (int i = l->from; i < l->to; i++) {
         const size_t count = conv_count(&l->block.part[i], e.rows);
         most = count > most ? count : most;
         if (i + 1 < l->to)
-            w.a[i] = carve(room, count, e.type);
+            w.a[i] = carve_piece(room, count, e.type);
     }
     if (!backward)
         return w;
-    w.y = carve(room, conv_count(&l->block.part[l->to - 1], e.rows), e.type);
+    w.y = carve_piece(room, conv_count(&l->block.part[l->to - 1], e.rows), e.type);
     for (int i = 0; i < 2; i++)
-        w.d[i] = carve(room, most, e.type);
+        w.d[i] = carve_piece(room, most, e.type);
     return w;
 }
 

@@ -48,7 +48,7 @@ static struct stem_saved stem_carve_saved(const struct stem_layer *l, struct ext
 {
     struct stem_saved k = {.conv = conv_carve(&l->conv, e, room)};
     if (l->pools)
-        k.winner = carve(room, stem_pixels(l, e) * (size_t)l->conv.out, DTYPE_U8);
+        k.winner = carve_piece(room, stem_pixels(l, e) * (size_t)l->conv.out, DTYPE_U8);
     return k;
 }
 
@@ -69,12 +69,12 @@ struct stem_scratch {
 static struct stem_scratch stem_carve_scratch(const struct stem_layer *l, struct extent e,
                                               bool backward, struct room *room)
 {
-    struct stem_scratch w = {.one = carve(room, 1, DTYPE_F32)};
+    struct stem_scratch w = {.one = carve_piece(room, 1, DTYPE_F32)};
     if (e.type != DTYPE_F32)
-        w.x = carve(room, stem_numbers(l, e), e.type);
-    w.a = carve(room, conv_count(&l->conv, e.rows), e.type);
+        w.x = carve_piece(room, stem_numbers(l, e), e.type);
+    w.a = carve_piece(room, conv_count(&l->conv, e.rows), e.type);
     if (backward)
-        w.d = carve(room, conv_count(&l->conv, e.rows), e.type);
+        w.d = carve_piece(room, conv_count(&l->conv, e.rows), e.type);
     return w;
 }
 

@@ -16,7 +16,7 @@ struct forward_room {
     float *o;     /* (strip, width)                          */
 };
 
-static struct forward_room forward_room(const struct head *h, struct room *rest)
+static struct forward_room forward_room(const struct attention_task *h, struct room *rest)
 {
     const struct attention *p = h->p;
     const size_t width = (size_t)p->width, strip = (size_t)h->strip;
@@ -31,24 +31,24 @@ static struct forward_room forward_room(const struct head *h, struct room *rest)
     return room;
 }
 
-static void forward_strip(const struct head *h, const struct forward_room *room, struct view o,
-                          struct view q, float *lse, int i, int rows)
+static void forward_strip(const struct attention_task *h, const struct forward_room *room,
+                          struct view o, struct view q, float *lse, int i, int rows)
 {
     const struct attention *p = h->p;
     int first = key_start(p, i) / PANEL * PANEL, end = key_end(p, i + rows - 1);
-    size_t o_at = query_at(h, i, p->o_stride);
-    struct rows out = place_rows(h, room->o, o, o_at, p->o_stride);
+    size_t o_at = query_place(h, i, p->o_stride);
+    struct head_rows out = place_rows(h, room->o, o, o_at, p->o_stride);
     float inverse[STRIP_ROWS];
 
-    struct rows queries =
-        open_rows(h, room->rows, q, query_at(h, i, p->q_stride), p->q_stride, rows);
+    struct head_rows queries =
+        open_rows(h, room->rows, q, query_place(h, i, p->q_stride), p->q_stride, rows);
     score_product(h, room->s, open_left(h, room->q, queries, rows, p->width, false), room->k, rows,
                   first, end);
     for (int r = 0; r < rows; r++)
         inverse[r] = h->k->attention->softmax(
             room->s + (size_t)r * h->row + first, key_start(p, i + r) - first,
             key_end(p, i + r) - first, end - first, p->scale, &lse[i + r]);
-    struct rows seen = {room->s + first, h->row};
+    struct head_rows seen = {room->s + first, h->row};
     key_product(h, out, open_left(h, room->p, seen, rows, end - first, false), room->v, rows, first,
                 end);
     for (int r = 0; r < rows; r++)
@@ -57,43 +57,45 @@ static void forward_strip(const struct head *h, const struct forward_room *room,
         store_rows(h, o, o_at, p->o_stride, out, rows);
 }
 
-static void forward_head(const struct head *h, const struct forward_room *room, struct view o,
-                         struct view q, struct view k, struct view v, float *lse)
+static void forward_head(const struct attention_task *h, const struct forward_room *room,
+                         struct view o, struct view q, struct view k, struct view v, float *lse)
 {
     const struct attention *p = h->p;
     pack_right(h, room->k,
-               open_rows(h, room->rows, k, key_at(h, 0, p->k_stride), p->k_stride, p->t_k), p->t_k,
-               p->width, true);
+               open_rows(h, room->rows, k, key_place(h, 0, p->k_stride), p->k_stride, p->t_k),
+               p->t_k, p->width, true);
     pack_right(h, room->v,
-               open_rows(h, room->rows, v, key_at(h, 0, p->v_stride), p->v_stride, p->t_k),
+               open_rows(h, room->rows, v, key_place(h, 0, p->v_stride), p->v_stride, p->t_k),
                p->width, p->t_k, false);
     for (int i = 0; i < p->t_q; i += h->strip)
         forward_strip(h, room, o, q, lse, i, min_int(h->strip, p->t_q - i));
 }
 
 /* A few queries against a long cache: every key and value is read once, where it lies. */
-static void decode_head(const struct head *h, const struct forward_room *room, struct view o,
-                        struct view q, struct view k, struct view v, float *lse)
+static void decode_head(const struct attention_task *h, const struct forward_room *room,
+                        struct view o, struct view q, struct view k, struct view v, float *lse)
 {
     const struct attention *p = h->p;
     size_t width = (size_t)p->width;
     float *row = room->rows + width; /* a strip has two rows at least */
     for (int i = 0; i < p->t_q; i++) {
         int lo = key_start(p, i), hi = key_end(p, i), base = lo / ATTENTION_PAD * ATTENTION_PAD;
-        const float *query = load(h->k, q, query_at(h, i, p->q_stride), width, row);
+        const float *query = load_floats(h->k, q, query_place(h, i, p->q_stride), width, row);
         for (int j = lo; j < hi; j++) {
-            const float *key = load(h->k, k, key_at(h, j, p->k_stride), width, room->rows);
+            const float *key =
+                load_floats(h->k, k, key_place(h, j, p->k_stride), width, room->rows);
             room->s[j] = h->k->attention->dot(query, key, p->width);
         }
         float inverse = h->k->attention->softmax(room->s + base, lo - base, hi - base, hi - base,
                                                  p->scale, &lse[i]);
         memset(room->o, 0, width * sizeof *room->o);
         for (int j = lo; j < hi; j++) {
-            const float *value = load(h->k, v, key_at(h, j, p->v_stride), width, room->rows);
+            const float *value =
+                load_floats(h->k, v, key_place(h, j, p->v_stride), width, room->rows);
             h->k->vector->axpy(room->o, room->s[j], value, width);
         }
         h->k->vector->scale(room->o, inverse, width);
-        store(h->k, o, query_at(h, i, p->o_stride), width, room->o);
+        store_floats(h->k, o, query_place(h, i, p->o_stride), width, room->o);
     }
 }
 
@@ -102,20 +104,20 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q <= p->t_k && lse.type == DTYPE_F32);
     enum { FEW = 3 }; /* queries that packed keys would cost more than they save */
-    const struct head any = head_of(dev, p);
+    const struct attention_task any = head_of(dev, p);
     struct room one = {0};
     forward_room(&any, &one);
     char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
-#pragma omp parallel num_threads(team(dev, attention_work(p)))
+#pragma omp parallel num_threads(team_size(dev, attention_work(p)))
     {
 #pragma omp for schedule(dynamic) nowait
         for (int task = 0; task < p->batch * p->heads; task++) {
             struct room rest = {.data = rooms + one.used * (size_t)thread_index(),
                                 .size = one.used};
             struct forward_room room = forward_room(&any, &rest);
-            struct head h = any;
+            struct attention_task h = any;
             h.b = task / p->heads;
             h.head = task % p->heads;
             h.kv_head = h.head / (p->heads / p->kv_heads);
@@ -125,6 +127,6 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
             else
                 forward_head(&h, &room, o, q, k, v, out);
         }
-        sent(kernels_of(dev));
+        finish_sending(kernels_of(dev));
     }
 }

@@ -14,7 +14,7 @@ enum {
 };
 
 /* One task's place in the problem. */
-struct head {
+struct attention_task {
     const struct kernels *k;
     const struct gemm_kernels *f;
     const struct attention *p;
@@ -35,13 +35,13 @@ static inline int key_start(const struct attention *p, int i)
     return p->window > 0 && !p->whole && end > p->window ? end - p->window : 0;
 }
 
-static inline size_t query_at(const struct head *h, int i, int stride)
+static inline size_t query_place(const struct attention_task *h, int i, int stride)
 {
     size_t row = (size_t)h->b * (size_t)h->p->t_q + (size_t)i;
     return row * (size_t)stride + (size_t)h->head * (size_t)h->p->width;
 }
 
-static inline size_t key_at(const struct head *h, int j, int stride)
+static inline size_t key_place(const struct attention_task *h, int j, int stride)
 {
     size_t sequence = h->p->kv_batch_stride;
     if (sequence == 0)
@@ -51,43 +51,43 @@ static inline size_t key_at(const struct head *h, int j, int stride)
 }
 
 /* Rows of one head as fp32. */
-struct rows {
+struct head_rows {
     float *at;
     size_t ld;
 };
 
 /* Where they lie, or widened in `room`. */
-static inline struct rows open_rows(const struct head *h, float *room, struct view x, size_t at,
-                                    int stride, int rows)
+static inline struct head_rows open_rows(const struct attention_task *h, float *room, struct view x,
+                                         size_t at, int stride, int rows)
 {
     const size_t width = (size_t)h->p->width;
     if (x.type == DTYPE_F32)
-        return (struct rows){(float *)x.data + at, (size_t)stride};
+        return (struct head_rows){(float *)x.data + at, (size_t)stride};
     for (int r = 0; r < rows; r++)
-        load(h->k, x, at + (size_t)r * (size_t)stride, width, room + (size_t)r * width);
-    return (struct rows){room, width};
+        load_floats(h->k, x, at + (size_t)r * (size_t)stride, width, room + (size_t)r * width);
+    return (struct head_rows){room, width};
 }
 
 /* Where results may be put, and, behind it, how they come to y. */
-static inline struct rows place_rows(const struct head *h, float *room, struct view y, size_t at,
-                                     int stride)
+static inline struct head_rows place_rows(const struct attention_task *h, float *room,
+                                          struct view y, size_t at, int stride)
 {
-    if (y.type == DTYPE_F32 && !sends(h->k))
-        return (struct rows){(float *)y.data + at, (size_t)stride};
-    return (struct rows){room, (size_t)h->p->width};
+    if (y.type == DTYPE_F32 && !sends_past_caches(h->k))
+        return (struct head_rows){(float *)y.data + at, (size_t)stride};
+    return (struct head_rows){room, (size_t)h->p->width};
 }
 
-static inline void store_rows(const struct head *h, struct view y, size_t at, int stride,
-                              struct rows x, int rows)
+static inline void store_rows(const struct attention_task *h, struct view y, size_t at, int stride,
+                              struct head_rows x, int rows)
 {
     for (int r = 0; r < rows; r++)
-        send(h->k, y, at + (size_t)r * (size_t)stride, (size_t)h->p->width,
-             x.at + (size_t)r * x.ld);
+        send_floats(h->k, y, at + (size_t)r * (size_t)stride, (size_t)h->p->width,
+                    x.at + (size_t)r * x.ld);
 }
 
-static inline struct rows skip_rows(struct rows rows, int n)
+static inline struct head_rows skip_rows(struct head_rows rows, int n)
 {
-    return (struct rows){rows.at + (size_t)n * rows.ld, rows.ld};
+    return (struct head_rows){rows.at + (size_t)n * rows.ld, rows.ld};
 }
 
 /* Floats of packed operands: so many rows, or columns, of a depth. */
@@ -102,28 +102,28 @@ static inline size_t right_size(const struct gemm_kernels *f, int columns, int k
 }
 
 /* A left operand: packed, or with its rows and columns so far apart. */
-struct left {
+struct left_operand {
     const float *at;
     size_t row, column;
 };
 
 /* n rows, k deep, at x.at; or, `across`, columns of k rows. Packed into `room`, or as it lies. */
-static inline struct left open_left(const struct head *h, float *room, struct rows x, int n, int k,
-                                    bool across)
+static inline struct left_operand open_left(const struct attention_task *h, float *room,
+                                            struct head_rows x, int n, int k, bool across)
 {
     const struct gemm_kernels *f = h->f;
     if (f->direct)
-        return (struct left){x.at, across ? 1 : x.ld, across ? x.ld : 1};
+        return (struct left_operand){x.at, across ? 1 : x.ld, across ? x.ld : 1};
     float *to = room;
     for (int i = 0; i < n; i += f->rows, to += strip_size(f, f->rows, k))
         f->pack_a(to, x.at + (size_t)i * (across ? 1 : x.ld), x.ld, min_int(f->rows, n - i), k,
                   !across);
-    return (struct left){.at = room};
+    return (struct left_operand){.at = room};
 }
 
 /* The right operand: n columns of k rows; or, `across`, n rows, k deep. */
-static inline void pack_right(const struct head *h, float *to, struct rows x, int n, int k,
-                              bool across)
+static inline void pack_right(const struct attention_task *h, float *to, struct head_rows x, int n,
+                              int k, bool across)
 {
     const struct gemm_kernels *f = h->f;
     for (int j = 0; j < n; j += f->columns, to += strip_size(f, f->columns, k))
@@ -132,8 +132,9 @@ static inline void pack_right(const struct head *h, float *to, struct rows x, in
 }
 
 /* c (m, n) = a b, or +=, over k of the `depth` that strips of b have. */
-static inline void multiply(const struct head *h, struct rows c, int m, int n, int k, struct left a,
-                            const float *b, int depth, bool add)
+static inline void multiply_packed(const struct attention_task *h, struct head_rows c, int m, int n,
+                                   int k, struct left_operand a, const float *b, int depth,
+                                   bool add)
 {
     const struct gemm_kernels *f = h->f;
     const size_t strip = strip_size(f, f->columns, depth);
@@ -149,21 +150,21 @@ static inline void multiply(const struct head *h, struct rows c, int m, int n, i
 
 /* s (rows, row) at keys [first, end) = a b^T over the width, and anything behind them in a panel;
  * `first` begins one, and b has all keys. */
-static inline void score_product(const struct head *h, float *s, struct left a, const float *b,
-                                 int rows, int first, int end)
+static inline void score_product(const struct attention_task *h, float *s, struct left_operand a,
+                                 const float *b, int rows, int first, int end)
 {
     const int width = h->p->width,
               keys = (int)round_up((size_t)(end - first), (size_t)h->f->columns);
-    multiply(h, (struct rows){s + first, h->row}, rows, keys, width, a,
-             b + strip_size(h->f, first, width), width, false);
+    multiply_packed(h, (struct head_rows){s + first, h->row}, rows, keys, width, a,
+                    b + strip_size(h->f, first, width), width, false);
 }
 
 /* c (rows, width) = a b over keys [first, end), of which b has all and a those alone. */
-static inline void key_product(const struct head *h, struct rows c, struct left a, const float *b,
-                               int rows, int first, int end)
+static inline void key_product(const struct attention_task *h, struct head_rows c,
+                               struct left_operand a, const float *b, int rows, int first, int end)
 {
-    multiply(h, c, rows, h->p->width, end - first, a, b + strip_size(h->f, h->f->columns, first),
-             h->p->t_k, false);
+    multiply_packed(h, c, rows, h->p->width, end - first, a,
+                    b + strip_size(h->f, h->f->columns, first), h->p->t_k, false);
 }
 
 static inline int strip_rows(const struct gemm_kernels *f)
@@ -176,7 +177,7 @@ static inline size_t row_size(const struct attention *p)
     return round_up((size_t)p->t_k, PANEL);
 }
 
-static inline struct head head_of(const struct device *dev, const struct attention *p)
+static inline struct attention_task head_of(const struct device *dev, const struct attention *p)
 {
     const struct kernels *k = kernels_of(dev);
     const struct gemm_kernels *f = p->t_q <= SHORT ? k->small : k->attend;
@@ -184,7 +185,8 @@ static inline struct head head_of(const struct device *dev, const struct attenti
         f = k->gemm_half;
     assert(PANEL % f->columns == 0 && PANEL % f->depth == 0);
     assert(strip_rows(f) > 1 && strip_rows(f) <= STRIP_ROWS);
-    return (struct head){.k = k, .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
+    return (struct attention_task){
+        .k = k, .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
 }
 
 static inline size_t attention_work(const struct attention *p)

@@ -16,12 +16,12 @@ struct backward_room {
     float *q, *dy, *dq; /* (block, width): where they are not fp32    */
 };
 
-static int block_rows(const struct head *h)
+static int block_rows(const struct attention_task *h)
 {
     return STRIPS * h->strip;
 }
 
-static struct backward_room backward_room(const struct head *h, struct room *rest)
+static struct backward_room backward_room(const struct attention_task *h, struct room *rest)
 {
     const struct attention *p = h->p;
     const size_t width = (size_t)p->width, keys = (size_t)p->t_k * width;
@@ -45,13 +45,14 @@ static struct backward_room backward_room(const struct head *h, struct room *res
 }
 
 /* delta of query i; dy is its row in the block. */
-static float row_delta(const struct head *h, const float *dy, struct view o, int i)
+static float row_delta(const struct attention_task *h, const float *dy, struct view o, int i)
 {
     float sum = 0, room[256];
-    size_t at = query_at(h, i, h->p->o_stride);
+    size_t at = query_place(h, i, h->p->o_stride);
     for (int d = 0; d < h->p->width; d += 256) {
         int n = min_int(256, h->p->width - d);
-        sum += h->k->attention->dot(dy + d, load(h->k, o, at + (size_t)d, (size_t)n, room), n);
+        sum +=
+            h->k->attention->dot(dy + d, load_floats(h->k, o, at + (size_t)d, (size_t)n, room), n);
     }
     return sum;
 }
@@ -59,20 +60,20 @@ static float row_delta(const struct head *h, const float *dy, struct view o, int
 /* A block of queries: rows of q, dy and dq, and the keys [first, end) that its rows meet; `first`
  * begins a panel. */
 struct block {
-    struct rows q, dy, dq;
+    struct head_rows q, dy, dq;
     int i, rows, first, end;
 };
 
 /* p, ds and dq of rows [at, at + rows) of a block; p and ds are zero where a query does not see a
  * key. */
-static void backward_strip(const struct head *h, const struct backward_room *room,
+static void backward_strip(const struct attention_task *h, const struct backward_room *room,
                            const struct block *block, struct view o, const float *lse, int at,
                            int rows)
 {
     const struct attention *p = h->p;
     int i = block->i + at, first = block->first, end = key_end(p, i + rows - 1);
     float *s = room->s + (size_t)at * h->row, *ds = room->ds + (size_t)at * h->row;
-    struct rows dy = skip_rows(block->dy, at);
+    struct head_rows dy = skip_rows(block->dy, at);
 
     score_product(h, s, open_left(h, room->left, skip_rows(block->q, at), rows, p->width, false),
                   room->kt, rows, first, end);
@@ -88,34 +89,35 @@ static void backward_strip(const struct head *h, const struct backward_room *roo
         memset(s + row + end, 0, unseen);
         memset(ds + row + end, 0, unseen);
     }
-    struct rows seen = {ds + first, h->row};
+    struct head_rows seen = {ds + first, h->row};
     key_product(h, skip_rows(block->dq, at),
                 open_left(h, room->left, seen, rows, end - first, false), room->k, rows, first,
                 end);
 }
 
 /* d (keys, width) += s^T x for a block's rows. */
-static void add_to_keys(const struct head *h, const struct backward_room *room,
-                        const struct block *block, float *d, const float *s, struct rows x)
+static void add_to_keys(const struct attention_task *h, const struct backward_room *room,
+                        const struct block *block, float *d, const float *s, struct head_rows x)
 {
     const int width = h->p->width;
     pack_right(h, room->right, x, width, block->rows, false);
     const int each = h->f->direct ? block->end - block->first : h->f->rows; /* keys at once */
     for (int j = block->first; j < block->end; j += each) {
         const int n = min_int(each, block->end - j);
-        struct rows to = {d + (size_t)j * (size_t)width, (size_t)width};
-        struct rows from = {(float *)s + j, h->row};
-        multiply(h, to, n, width, block->rows, open_left(h, room->left, from, n, block->rows, true),
-                 room->right, block->rows, true);
+        struct head_rows to = {d + (size_t)j * (size_t)width, (size_t)width};
+        struct head_rows from = {(float *)s + j, h->row};
+        multiply_packed(h, to, n, width, block->rows,
+                        open_left(h, room->left, from, n, block->rows, true), room->right,
+                        block->rows, true);
     }
 }
 
-static void backward_block(const struct head *h, const struct backward_room *room, struct view dq,
-                           struct view dy, struct view o, struct view q, const float *lse, int i,
-                           int rows)
+static void backward_block(const struct attention_task *h, const struct backward_room *room,
+                           struct view dq, struct view dy, struct view o, struct view q,
+                           const float *lse, int i, int rows)
 {
     const struct attention *p = h->p;
-    size_t q_at = query_at(h, i, p->q_stride), dy_at = query_at(h, i, p->o_stride);
+    size_t q_at = query_place(h, i, p->q_stride), dy_at = query_place(h, i, p->o_stride);
     struct block block = {.q = open_rows(h, room->q, q, q_at, p->q_stride, rows),
                           .dy = open_rows(h, room->dy, dy, dy_at, p->o_stride, rows),
                           .dq = place_rows(h, room->dq, dq, q_at, p->q_stride),
@@ -136,7 +138,7 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
                             struct view q, struct view k, struct view v, struct view lse)
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q == p->t_k && lse.type == DTYPE_F32);
-    const struct head any = head_of(dev, p);
+    const struct attention_task any = head_of(dev, p);
     const size_t keys = (size_t)p->t_k * (size_t)p->width;
     struct room one = {0};
     backward_room(&any, &one);
@@ -144,20 +146,20 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
     if (!rooms)
         return;
     int group = p->heads / p->kv_heads;
-#pragma omp parallel num_threads(team(dev, attention_work(p)))
+#pragma omp parallel num_threads(team_size(dev, attention_work(p)))
     {
 #pragma omp for schedule(dynamic) nowait
         for (int task = 0; task < p->batch * p->kv_heads; task++) {
             struct room rest = {.data = rooms + one.used * (size_t)thread_index(),
                                 .size = one.used};
             struct backward_room room = backward_room(&any, &rest);
-            struct head h = any;
+            struct attention_task h = any;
             h.b = task / p->kv_heads;
             h.kv_head = task % p->kv_heads;
-            const size_t k_at = key_at(&h, 0, p->k_stride), v_at = key_at(&h, 0, p->v_stride);
+            const size_t k_at = key_place(&h, 0, p->k_stride), v_at = key_place(&h, 0, p->v_stride);
             pack_right(&h, room.vt, open_rows(&h, room.dk, v, v_at, p->v_stride, p->t_k), p->t_k,
                        p->width, true);
-            const struct rows all = open_rows(&h, room.dk, k, k_at, p->k_stride, p->t_k);
+            const struct head_rows all = open_rows(&h, room.dk, k, k_at, p->k_stride, p->t_k);
             pack_right(&h, room.kt, all, p->t_k, p->width, true);
             pack_right(&h, room.k, all, p->width, p->t_k, false);
             memset(room.dk, 0, keys * sizeof(float));
@@ -171,9 +173,9 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
                                    min_int(block_rows(&h), p->t_q - i));
             }
             const size_t width = (size_t)p->width;
-            store_rows(&h, dk, k_at, p->k_stride, (struct rows){room.dk, width}, p->t_k);
-            store_rows(&h, dv, v_at, p->v_stride, (struct rows){room.dv, width}, p->t_k);
+            store_rows(&h, dk, k_at, p->k_stride, (struct head_rows){room.dk, width}, p->t_k);
+            store_rows(&h, dv, v_at, p->v_stride, (struct head_rows){room.dv, width}, p->t_k);
         }
-        sent(kernels_of(dev));
+        finish_sending(kernels_of(dev));
     }
 }

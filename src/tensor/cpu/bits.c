@@ -3,7 +3,7 @@
 
 _Static_assert(CHUNK % 8 == 0, "a chunk of packed elements is whole bytes");
 
-static void pack(int bits, uint8_t *y, const int32_t *x, size_t n)
+static void pack_bits(int bits, uint8_t *y, const int32_t *x, size_t n)
 {
     const uint32_t mask = ((uint32_t)1 << bits) - 1;
     uint64_t ready = 0;
@@ -24,7 +24,7 @@ static void pack(int bits, uint8_t *y, const int32_t *x, size_t n)
 }
 
 /* An element lies in three bytes at most; a fourth is read with them while there are some. */
-static void unpack(int bits, int32_t *y, const uint8_t *x, size_t n)
+static void unpack_bits(int bits, int32_t *y, const uint8_t *x, size_t n)
 {
     const uint32_t mask = ((uint32_t)1 << bits) - 1;
     const size_t bytes = (n * (size_t)bits + 7) / 8;
@@ -46,30 +46,30 @@ static void unpack(int bits, int32_t *y, const uint8_t *x, size_t n)
 void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count)
 {
     (void)dev; /* without OpenMP */
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
     for (size_t at = 0; at < count; at += CHUNK)
-        pack(bits, (uint8_t *)y.data + at / 8 * (size_t)bits, (const int32_t *)x.data + at,
-             min_size(CHUNK, count - at));
+        pack_bits(bits, (uint8_t *)y.data + at / 8 * (size_t)bits, (const int32_t *)x.data + at,
+                  min_size(CHUNK, count - at));
 }
 
 void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count)
 {
     (void)dev; /* without OpenMP */
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
     for (size_t at = 0; at < count; at += CHUNK)
-        unpack(bits, (int32_t *)y.data + at, (const uint8_t *)x.data + at / 8 * (size_t)bits,
-               min_size(CHUNK, count - at));
+        unpack_bits(bits, (int32_t *)y.data + at, (const uint8_t *)x.data + at / 8 * (size_t)bits,
+                    min_size(CHUNK, count - at));
 }
 
 void cpu_sign(struct device *dev, struct view y, struct view x, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
     for (size_t at = 0; at < count; at += CHUNK) {
         float x_room[CHUNK], y_room[CHUNK];
         const size_t n = min_size(CHUNK, count - at);
-        float *out = place(y, at, y_room);
-        k->codec->sign(out, load(k, x, at, n, x_room), n);
-        store(k, y, at, n, out);
+        float *out = place_floats(y, at, y_room);
+        k->codec->sign(out, load_floats(k, x, at, n, x_room), n);
+        store_floats(k, y, at, n, out);
     }
 }

@@ -13,7 +13,7 @@ enum { CHUNKS = 48 }; /* that are transformed at once: whole strips of products 
 _Static_assert(CHUNKS % SMALL_ROWS == 0 && CHUNKS % ATTENTION_PAD == 0, "whole strips");
 
 /* A list of tiles as it is worked on. */
-struct work {
+struct tile_work {
     const struct kernels *k;
     const struct tiles *t;
     size_t from;     /* the element that the vector begins with     */
@@ -28,22 +28,22 @@ struct work {
 };
 
 /* What a thread needs. */
-struct pieces {
+struct tile_pieces {
     float *a, *b;          /* (rows of a task, the longest row) */
     uint32_t *keys, *room; /* (h, w) */
     float *row;            /* (ld)   */
     float *value;          /* (h, w) */
     int32_t *index;        /* (h, w), values and these with room for one more */
-    struct cell {          /* (h, w) decode: of a coefficient, zero between tiles */
+    struct tile_cell {     /* (h, w) decode: of a coefficient, zero between tiles */
         float sum;
         uint32_t senders;
     } * cell;
 };
 
 /* Of n tiles. */
-static struct work work_of(struct device *dev, const struct tiles *t, int n, struct view basis)
+static struct tile_work work_of(struct device *dev, const struct tiles *t, int n, struct view basis)
 {
-    struct work w = {.k = kernels_of(dev), .t = t, .each = t->h > 1 ? 1 : CHUNKS};
+    struct tile_work w = {.k = kernels_of(dev), .t = t, .each = t->h > 1 ? 1 : CHUNKS};
     w.tasks = (n + w.each - 1) / w.each;
     w.ld = round_up((size_t)t->w, ATTENTION_PAD);
     if (t->w % 2 == 0 && t->w > ATTENTION_PAD && t->w != DCT_SIDE)
@@ -52,11 +52,11 @@ static struct work work_of(struct device *dev, const struct tiles *t, int n, str
     return w;
 }
 
-static struct pieces pieces_of(const struct work *w, struct room *room)
+static struct tile_pieces pieces_of(const struct tile_work *w, struct room *room)
 {
     const size_t size = (size_t)w->t->h * (size_t)w->t->w;
     const size_t area = (size_t)(w->each * w->t->h) * (w->half ? 2 * w->half : w->ld);
-    struct pieces p;
+    struct tile_pieces p;
     p.a = cpu_take(room, area);
     p.b = cpu_take(room, area);
     p.keys = (uint32_t *)(void *)cpu_take(room, size);
@@ -64,12 +64,12 @@ static struct pieces pieces_of(const struct work *w, struct room *room)
     p.row = cpu_take(room, w->ld);
     p.value = cpu_take(room, size + 1);
     p.index = (int32_t *)(void *)cpu_take(room, size + 1);
-    p.cell = (struct cell *)(void *)cpu_take(room, 2 * size);
+    p.cell = (struct tile_cell *)(void *)cpu_take(room, 2 * size);
     return p;
 }
 
 /* Matrices of w as they are needed: with padded rows, and turned for products. */
-static void take_basis(struct work *w, struct view basis, struct room *room)
+static void take_basis(struct tile_work *w, struct view basis, struct room *room)
 {
     const size_t n = (size_t)w->t->w, half = w->half;
     const float *from = (const float *)basis.data + w->t->basis_w;
@@ -92,7 +92,8 @@ static void take_basis(struct work *w, struct view basis, struct room *room)
 }
 
 /* Scratch for the matrices and every thread; `each`: a thread's bytes. NULL: no memory. */
-static char *open_rooms(struct device *dev, struct work *w, struct view basis, size_t *each)
+static char *open_tile_rooms(struct device *dev, struct tile_work *w, struct view basis,
+                             size_t *each)
 {
     struct room shared = {0}, one = {0};
     take_basis(w, basis, &shared);
@@ -106,14 +107,14 @@ static char *open_rooms(struct device *dev, struct work *w, struct view basis, s
     return rooms + shared.used;
 }
 
-static struct pieces pieces_here(const struct work *w, char *rooms, size_t each)
+static struct tile_pieces pieces_here(const struct tile_work *w, char *rooms, size_t each)
 {
     struct room room = {.data = rooms + each * (size_t)thread_index(), .size = each};
     return pieces_of(w, &room);
 }
 
 /* Tile i of the list: where it begins, and where its coefficients do. */
-static size_t tile_at(const struct work *w, int i)
+static size_t tile_at(const struct tile_work *w, int i)
 {
     const struct tiles *t = w->t;
     return t->at - w->from + (size_t)(i / t->nx) * (size_t)t->h * t->stride +
@@ -126,16 +127,17 @@ static size_t kept_at(const struct tiles *t, int i)
 }
 
 /* c (m, n) = a b; n is padded. */
-static void product(const struct work *w, int m, int n, int k, const float *a, size_t a_row,
-                    size_t a_col, const float *b, size_t ldb, float *c, size_t ldc)
+static void multiply_rows(const struct tile_work *w, int m, int n, int k, const float *a,
+                          size_t a_row, size_t a_col, const float *b, size_t ldb, float *c,
+                          size_t ldc)
 {
     const struct gemm_kernels *f = w->k->small;
     f->direct(m, n, k, a, a_row, a_col, b, ldb, (size_t)f->columns, c, ldc, false);
 }
 
 /* p->a (rows, ld) = along w of rows of m. */
-static void along_w(const struct work *w, const struct pieces *p, const float *m, size_t stride,
-                    int rows)
+static void along_w(const struct tile_work *w, const struct tile_pieces *p, const float *m,
+                    size_t stride, int rows)
 {
     const int n = w->t->w, middle = n / 2, half = (int)w->half;
     if (n == DCT_SIDE) {
@@ -143,14 +145,14 @@ static void along_w(const struct work *w, const struct pieces *p, const float *m
         return;
     }
     if (!half) {
-        product(w, rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld);
+        multiply_rows(w, rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld);
         return;
     }
     for (int r = 0; r < rows; r++)
         w->k->codec->fold(p->a + (size_t)r * w->ld, m + (size_t)r * stride, n);
-    product(w, rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half);
-    product(w, rows, half, middle, p->a + middle, w->ld, 1, w->turn + (size_t)middle * w->half,
-            w->half, p->b + half, 2 * w->half);
+    multiply_rows(w, rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half);
+    multiply_rows(w, rows, half, middle, p->a + middle, w->ld, 1,
+                  w->turn + (size_t)middle * w->half, w->half, p->b + half, 2 * w->half);
     for (int r = 0; r < rows; r++) {
         const float *even = p->b + (size_t)r * 2 * w->half;
         float *to = p->a + (size_t)r * w->ld;
@@ -159,14 +161,14 @@ static void along_w(const struct work *w, const struct pieces *p, const float *m
     }
 }
 
-static bool folds(int n)
+static bool side_folds(int n)
 {
     return n % 2 == 0 && n > 8;
 }
 
 /* Along h of the rows in p->a, which it uses up. Differences lie where the mirror images were, so
  * it is the second half of the odd frequencies that they belong to. */
-static const float *along_h(const struct work *w, const struct pieces *p)
+static const float *along_h(const struct tile_work *w, const struct tile_pieces *p)
 {
     const int ld = (int)w->ld;
     const size_t by = (size_t)w->t->h;
@@ -176,33 +178,33 @@ static const float *along_h(const struct work *w, const struct pieces *p)
         w->k->codec->columns(p->a, w->ld, p->a, w->ld, ld);
         return p->a;
     }
-    for (; folds(n); n /= 2, step *= 2) {
+    for (; side_folds(n); n /= 2, step *= 2) {
         const int half = n / 2;
         float *upper = p->a + (size_t)half * w->ld;
         for (int j = 0; j < half; j++)
             w->k->codec->mirror(p->a + (size_t)j * w->ld, p->a + (size_t)(n - 1 - j) * w->ld, w->ld,
                                 false);
-        product(w, half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
-                p->b + step * w->ld, 2 * step * w->ld);
+        multiply_rows(w, half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
+                      p->b + step * w->ld, 2 * step * w->ld);
     }
-    product(w, n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld);
+    multiply_rows(w, n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld);
     return p->b;
 }
 
 /* p->b = the inverse along h of the rows in p->a, by the same way back. */
-static void back_along_h(const struct work *w, const struct pieces *p)
+static void back_along_h(const struct tile_work *w, const struct tile_pieces *p)
 {
     const int h = w->t->h, ld = (int)w->ld;
     const size_t by = (size_t)h;
     int n = h;
-    while (folds(n))
+    while (side_folds(n))
         n /= 2;
     size_t step = by / (size_t)n;
-    product(w, n, ld, n, w->bh, 1, step * by, p->a, step * w->ld, p->b, w->ld);
+    multiply_rows(w, n, ld, n, w->bh, 1, step * by, p->a, step * w->ld, p->b, w->ld);
     for (; n < h; n *= 2) {
         step /= 2;
-        product(w, n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
-                2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld);
+        multiply_rows(w, n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
+                      2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld);
         for (int j = 0; j < n; j++)
             w->k->codec->mirror(p->b + (size_t)j * w->ld, p->b + (size_t)(2 * n - 1 - j) * w->ld,
                                 w->ld, true);
@@ -211,8 +213,8 @@ static void back_along_h(const struct work *w, const struct pieces *p)
 
 /* y = or -= the inverse transform of n coefficients: along w as they are, a row for each frequency
  * of h, and then of these rows along h. */
-static void inverse(const struct work *w, const struct pieces *p, const int32_t *index,
-                    const float *value, int n, float *y, bool subtract)
+static void inverse_tile(const struct tile_work *w, const struct tile_pieces *p,
+                         const int32_t *index, const float *value, int n, float *y, bool subtract)
 {
     const struct tiles *t = w->t;
     const struct codec_kernels *k = w->k->codec;
@@ -238,36 +240,36 @@ static void inverse(const struct work *w, const struct pieces *p, const int32_t 
 /* A kind of op: what it does with the tiles of a task. Returns an index that no tile of this size
  * has if it came across one, else 0. */
 struct tiles_job {
-    uint32_t (*run)(const struct tiles_job *job, const struct work *w, const struct pieces *p,
-                    int first, int n);
+    uint32_t (*run)(const struct tiles_job *job, const struct tile_work *w,
+                    const struct tile_pieces *p, int first, int n);
     float *vector;
     struct view index, value;
     int senders; /* decode: how many, and how far apart that of one and the next is */
     size_t index_step, value_step;
 };
 
-static void run(struct device *dev, const struct tiling *p, struct view basis,
-                const struct tiles_job *job)
+static void run_tiles(struct device *dev, const struct tiling *p, struct view basis,
+                      const struct tiles_job *job)
 {
     for (int k = 0; k < p->n; k++) {
         const struct tiles *t = &p->tiles[k];
         const int begin = p->end ? p->begin : 0, n = (p->end ? p->end : t->ny * t->nx) - begin;
-        struct work w = work_of(dev, t, n, basis);
+        struct tile_work w = work_of(dev, t, n, basis);
         w.from = p->from;
         size_t each;
-        char *rooms = open_rooms(dev, &w, basis, &each);
+        char *rooms = open_tile_rooms(dev, &w, basis, &each);
         uint32_t beyond = 0;
         if (!rooms)
             return;
         for (int thread = 0; thread < dev->threads && job->senders; thread++) {
             struct room room = {.data = rooms + each * (size_t)thread, .size = each};
-            memset(pieces_of(&w, &room).cell, 0, (size_t)(t->h * t->w) * sizeof(struct cell));
+            memset(pieces_of(&w, &room).cell, 0, (size_t)(t->h * t->w) * sizeof(struct tile_cell));
         }
 #pragma omp parallel for schedule(static) reduction(max                                            \
                                                     : beyond)                                      \
-    num_threads(team(dev, (size_t)n *(size_t)(t->h * t->w)))
+    num_threads(team_size(dev, (size_t)n *(size_t)(t->h * t->w)))
         for (int task = 0; task < w.tasks; task++) {
-            const struct pieces mine = pieces_here(&w, rooms, each);
+            const struct tile_pieces mine = pieces_here(&w, rooms, each);
             const int first = task * w.each;
             const uint32_t found =
                 job->run(job, &w, &mine, begin + first, min_int(w.each, n - first));
@@ -279,8 +281,8 @@ static void run(struct device *dev, const struct tiling *p, struct view basis,
 }
 
 /* Takes what is kept of one tile, whose coefficients are c, out of it. */
-static void keep_tile(const struct tiles_job *job, const struct work *w, const struct pieces *p,
-                      int i, const float *c)
+static void keep_tile(const struct tiles_job *job, const struct tile_work *w,
+                      const struct tile_pieces *p, int i, const float *c)
 {
     const struct tiles *t = w->t;
     int32_t *where = (int32_t *)job->index.data + kept_at(t, i);
@@ -288,12 +290,12 @@ static void keep_tile(const struct tiles_job *job, const struct work *w, const s
     w->k->codec->select(c, t->h, t->w, w->ld, t->keep, p->keys, p->room, p->index, where, p->value);
     for (int k = 0; k < t->keep && job->value.type == DTYPE_BF16; k++)
         p->value[k] = bf16_widen(bf16_round(p->value[k]));
-    store(w->k, job->value, kept_at(t, i), (size_t)t->keep, p->value);
-    inverse(w, p, where, p->value, t->keep, m, true);
+    store_floats(w->k, job->value, kept_at(t, i), (size_t)t->keep, p->value);
+    inverse_tile(w, p, where, p->value, t->keep, m, true);
 }
 
-static uint32_t encode(const struct tiles_job *job, const struct work *w, const struct pieces *p,
-                       int first, int n)
+static uint32_t encode_task(const struct tiles_job *job, const struct tile_work *w,
+                            const struct tile_pieces *p, int first, int n)
 {
     const struct tiles *t = w->t;
     const bool chunks = t->h == 1;
@@ -308,8 +310,9 @@ static uint32_t encode(const struct tiles_job *job, const struct work *w, const 
 void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
                       struct view index, struct view value)
 {
-    run(dev, p, basis,
-        &(struct tiles_job){.run = encode, .vector = m.data, .index = index, .value = value});
+    run_tiles(
+        dev, p, basis,
+        &(struct tiles_job){.run = encode_task, .vector = m.data, .index = index, .value = value});
 }
 
 static const int32_t *sent_by(const struct tiles_job *job, const struct tiles *t, int i, int sender)
@@ -318,8 +321,8 @@ static const int32_t *sent_by(const struct tiles_job *job, const struct tiles *t
 }
 
 /* Adds up what was sent of tile i in p->cell. */
-static uint32_t add_up(const struct tiles_job *job, const struct work *w, const struct pieces *p,
-                       int i)
+static uint32_t add_up(const struct tiles_job *job, const struct tile_work *w,
+                       const struct tile_pieces *p, int i)
 {
     const struct tiles *t = w->t;
     const uint32_t size = (uint32_t)(t->h * t->w);
@@ -327,7 +330,7 @@ static uint32_t add_up(const struct tiles_job *job, const struct work *w, const 
     for (int r = 0; r < job->senders; r++) {
         const int32_t *where = sent_by(job, t, i, r);
         const size_t at = (size_t)r * job->value_step + kept_at(t, i);
-        const float *value = load(w->k, job->value, at, (size_t)t->keep, p->value);
+        const float *value = load_floats(w->k, job->value, at, (size_t)t->keep, p->value);
         for (int k = 0; k < t->keep; k++) {
             const uint32_t e = (uint32_t)where[k];
             if (e >= size) {
@@ -343,8 +346,8 @@ static uint32_t add_up(const struct tiles_job *job, const struct work *w, const 
 
 /* The mean of each coefficient over those who sent it, in the order in which they first did: how
  * many there are, in p->index and p->value. p->cell is zero again. */
-static int list_means(const struct tiles_job *job, const struct work *w, const struct pieces *p,
-                      int i)
+static int list_means(const struct tiles_job *job, const struct tile_work *w,
+                      const struct tile_pieces *p, int i)
 {
     const struct tiles *t = w->t;
     const uint32_t size = (uint32_t)(t->h * t->w);
@@ -355,25 +358,25 @@ static int list_means(const struct tiles_job *job, const struct work *w, const s
             const uint32_t e = (uint32_t)where[k];
             if (e >= size)
                 continue;
-            const struct cell c = p->cell[e];
+            const struct tile_cell c = p->cell[e];
             p->index[n] = (int32_t)e;
             p->value[n] = c.sum / (float)(c.senders + !c.senders);
             n += c.senders > 0;
-            p->cell[e] = (struct cell){0};
+            p->cell[e] = (struct tile_cell){0};
         }
     }
     return n;
 }
 
-static uint32_t decode(const struct tiles_job *job, const struct work *w, const struct pieces *p,
-                       int first, int n)
+static uint32_t decode_task(const struct tiles_job *job, const struct tile_work *w,
+                            const struct tile_pieces *p, int first, int n)
 {
     uint32_t beyond = 0;
     for (int i = first; i < first + n; i++) {
         float *y = job->vector + tile_at(w, i);
         const uint32_t found = add_up(job, w, p, i);
         const int means = list_means(job, w, p, i);
-        inverse(w, p, p->index, p->value, means, y, false);
+        inverse_tile(w, p, p->index, p->value, means, y, false);
         beyond = found ? found : beyond;
     }
     return beyond;
@@ -383,6 +386,7 @@ void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view ba
                       struct view y, struct view index, size_t index_step, struct view value,
                       size_t value_step)
 {
-    run(dev, p, basis,
-        &(struct tiles_job){decode, y.data, index, value, senders, index_step, value_step});
+    run_tiles(
+        dev, p, basis,
+        &(struct tiles_job){decode_task, y.data, index, value, senders, index_step, value_step});
 }

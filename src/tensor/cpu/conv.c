@@ -6,13 +6,8 @@
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/products.h"
 
-static bool is_half(struct view v)
-{
-    return v.data && v.type == DTYPE_BF16;
-}
-
 /* (rows, columns) as images of one pixel. */
-static struct windows matrix(struct view from, int columns)
+static struct windows matrix_windows(struct view from, int columns)
 {
     return (struct windows){.from = from,
                             .h = 1,
@@ -25,7 +20,7 @@ static struct windows matrix(struct view from, int columns)
                             .stride = 1};
 }
 
-static struct windows windows_of(const struct conv *p, struct view x)
+static struct windows conv_windows(const struct conv *p, struct view x)
 {
     return (struct windows){.from = x,
                             .h = p->h,
@@ -49,7 +44,7 @@ void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, s
                       struct view w, struct view bias)
 {
     const int taps = p->kernel * p->kernel * p->in;
-    const struct windows windows = windows_of(p, x), weight = matrix(w, taps);
+    const struct windows windows = conv_windows(p, x), weight = matrix_windows(w, taps);
     struct row_product product = {.m = windows_count(p, &windows),
                                   .n = p->out,
                                   .k = taps,
@@ -69,41 +64,43 @@ void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, s
     if (!room.data)
         return;
     float *product_room = cpu_take(&room, floats[0]);
-    product.bias = load(kernels_of(dev), bias, 0, (size_t)p->out, cpu_take(&room, floats[1]));
+    product.bias =
+        load_floats(kernels_of(dev), bias, 0, (size_t)p->out, cpu_take(&room, floats[1]));
     cpu_row_products(dev, &product, 1, product_room);
 }
 
 /* One side of a class of pixels: those at `first` + t * stride. */
-struct side {
+struct class_side {
     int pixels; /* of x, in the class                                      */
     int tap;    /* the first tap that they met; the others are stride apart */
     int taps;
     int before; /* pixels of dy before the first window begins             */
 };
 
-static struct side side_of(const struct conv *p, int size, int first)
+static struct class_side class_side_of(const struct conv *p, int size, int first)
 {
     const int tap = (first + p->pad) % p->stride;
-    struct side s = {.pixels = first < size ? (size - first + p->stride - 1) / p->stride : 0,
-                     .tap = tap,
-                     .taps = tap < p->kernel ? (p->kernel - tap + p->stride - 1) / p->stride : 0};
+    struct class_side s = {.pixels = first < size ? (size - first + p->stride - 1) / p->stride : 0,
+                           .tap = tap,
+                           .taps =
+                               tap < p->kernel ? (p->kernel - tap + p->stride - 1) / p->stride : 0};
     s.before = s.taps - 1 - (first + p->pad - tap) / p->stride;
     return s;
 }
 
 /* A class of pixels, and its convolution. */
-struct class
-{
+struct pixel_class {
     struct windows windows;
     struct turned_weight weight;
 };
 
 /* Whether windows met the pixels at (first_y, first_x) and every stride; if so, their product. */
-static bool class_init(struct class *c, struct row_product *product, const struct conv *p,
+static bool class_init(struct pixel_class *c, struct row_product *product, const struct conv *p,
                        struct view dx, struct view dy, struct view w, bool add, int first_y,
                        int first_x)
 {
-    const struct side y = side_of(p, p->h, first_y), x = side_of(p, p->w, first_x);
+    const struct class_side y = class_side_of(p, p->h, first_y),
+                            x = class_side_of(p, p->w, first_x);
     if (!y.pixels || !x.pixels || !y.taps || !x.taps)
         return false;
     c->windows = (struct windows){.from = dy,
@@ -117,8 +114,8 @@ static bool class_init(struct class *c, struct row_product *product, const struc
                                   .stride = 1,
                                   .top = y.before,
                                   .left = x.before};
-    c->weight =
-        (struct turned_weight){w, p->in, p->out, p->kernel, y.taps, x.taps, y.tap, x.tap, p->stride};
+    c->weight = (struct turned_weight){w,      p->in, p->out, p->kernel, y.taps,
+                                       x.taps, y.tap, x.tap,  p->stride};
     *product = (struct row_product){.m = windows_count(p, &c->windows),
                                     .n = p->in,
                                     .k = y.taps * x.taps * p->out,
@@ -148,7 +145,7 @@ static void multiply_classes(struct device *dev, const struct row_product *produ
 void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
                          struct view w, bool add)
 {
-    struct class classes[ROW_PRODUCTS];
+    struct pixel_class classes[ROW_PRODUCTS];
     struct row_product product[ROW_PRODUCTS];
     int n = 0;
     if (p->kernel < p->stride && !add && !cpu_counts(dev)) /* some pixels met no window */
@@ -167,7 +164,7 @@ void cpu_conv_backward_w(struct device *dev, const struct conv *p, struct view d
 {
     const int taps = p->kernel * p->kernel * p->in;
     const size_t count = (size_t)p->out * (size_t)taps;
-    const struct windows windows = windows_of(p, x), rows = matrix(dy, p->out);
+    const struct windows windows = conv_windows(p, x), rows = matrix_windows(dy, p->out);
     struct sum_product product = {.m = p->out,
                                   .n = taps,
                                   .k = windows_count(p, &windows),

@@ -37,7 +37,7 @@ enum sotto_status cpu_select(struct device *dev, const char *variant);
 
 /* Threads for `work` element operations: all or one, since a team that changes size costs more than
  * it saves. */
-static inline int team(const struct device *dev, size_t work)
+static inline int team_size(const struct device *dev, size_t work)
 {
     return work < 32768 ? 1 : dev->threads;
 }
@@ -90,7 +90,7 @@ static inline int ceil_div(int a, int b)
 
 /* How many of n chunks a thread takes at once: its share of them where there are one or two, else
  * less, since some of many are slower than others. */
-static inline size_t portion(size_t n, int threads)
+static inline size_t chunks_per_turn(size_t n, int threads)
 {
     const size_t turns = (size_t)threads * (threads > 2 ? 8 : 1);
     return n > turns ? (n + turns - 1) / turns : 1;
@@ -115,12 +115,19 @@ static inline struct room cpu_room(struct device *dev, const size_t *floats, int
 
 static inline float *cpu_take(struct room *room, size_t floats)
 {
-    return carve(room, floats, DTYPE_F32).data;
+    return carve_piece(room, floats, DTYPE_F32).data;
+}
+
+/* True if the view is present and its elements are bf16. */
+static inline bool is_half(struct view v)
+{
+    return v.data && v.type == DTYPE_BF16;
 }
 
 /* Elements [at, at + n) of x as fp32: in place, or widened into `room`. An absent view gives NULL.
  */
-static inline float *load(const struct kernels *k, struct view x, size_t at, size_t n, float *room)
+static inline float *load_floats(const struct kernels *k, struct view x, size_t at, size_t n,
+                                 float *room)
 {
     if (!x.data)
         return NULL;
@@ -131,7 +138,7 @@ static inline float *load(const struct kernels *k, struct view x, size_t at, siz
 }
 
 /* Where to compute elements [at, ...) of y that are not read first; `store` them afterwards. */
-static inline float *place(struct view y, size_t at, float *room)
+static inline float *place_floats(struct view y, size_t at, float *room)
 {
     if (!y.data)
         return NULL;
@@ -139,8 +146,8 @@ static inline float *place(struct view y, size_t at, float *room)
 }
 
 /* Ends what load or place began: rounds `values` into y unless they are y itself. */
-static inline void store(const struct kernels *k, struct view y, size_t at, size_t n,
-                         const float *values)
+static inline void store_floats(const struct kernels *k, struct view y, size_t at, size_t n,
+                                const float *values)
 {
     if (y.data && y.type == DTYPE_BF16)
         k->vector->narrow((uint16_t *)y.data + at, values, n);
@@ -149,26 +156,26 @@ static inline void store(const struct kernels *k, struct view y, size_t at, size
 }
 
 /* As place and store, of what other threads will read; at the end of all of it: `sent`. */
-static inline bool sends(const struct kernels *k)
+static inline bool sends_past_caches(const struct kernels *k)
 {
     return k->vector->send && thread_count() > MANY_THREADS;
 }
 
-static inline float *place_sent(const struct kernels *k, struct view y, size_t at, float *room)
+static inline float *place_to_send(const struct kernels *k, struct view y, size_t at, float *room)
 {
-    return sends(k) ? room : place(y, at, room);
+    return sends_past_caches(k) ? room : place_floats(y, at, room);
 }
 
-static inline void send(const struct kernels *k, struct view y, size_t at, size_t n,
-                        const float *values)
+static inline void send_floats(const struct kernels *k, struct view y, size_t at, size_t n,
+                               const float *values)
 {
-    if (y.data && y.type == DTYPE_F32 && (float *)y.data + at != values && sends(k))
+    if (y.data && y.type == DTYPE_F32 && (float *)y.data + at != values && sends_past_caches(k))
         k->vector->send((float *)y.data + at, values, n);
     else
-        store(k, y, at, n, values);
+        store_floats(k, y, at, n, values);
 }
 
-static inline void sent(const struct kernels *k)
+static inline void finish_sending(const struct kernels *k)
 {
     if (k->vector->sent)
         k->vector->sent();

@@ -5,7 +5,7 @@
 
 #include "tensor/cpu/cpu.h"
 
-static size_t chunks(size_t count)
+static size_t chunk_count(size_t count)
 {
     return (count + CHUNK - 1) / CHUNK;
 }
@@ -18,7 +18,7 @@ static size_t chunk_size(size_t c, size_t count)
 enum op { FILL, AXPY, AXPBY, SCALE, GELU, GELU_BACK, SWIGLU, SWIGLU_BACK, RELU, RELU_BACK };
 
 /* One of them on flat vectors: what it gives, what it is computed from. */
-struct call {
+struct elementwise_call {
     enum op op;
     struct view out[2], in[3]; /* (optional) but out[0] */
     bool adds;                 /* out[0] is read, too   */
@@ -27,8 +27,8 @@ struct call {
     enum gelu_kind kind;
 };
 
-static void work(const struct kernels *k, const struct call *c, float *const *out,
-                 const float *const *in, size_t n)
+static void compute_chunk(const struct kernels *k, const struct elementwise_call *c,
+                          float *const *out, const float *const *in, size_t n)
 {
     switch (c->op) {
     case FILL:
@@ -64,39 +64,39 @@ static void work(const struct kernels *k, const struct call *c, float *const *ou
     }
 }
 
-static void each_chunk(struct device *dev, const struct call *call, size_t count)
+static void each_chunk(struct device *dev, const struct elementwise_call *call, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
-#pragma omp parallel num_threads(team(dev, count))
+#pragma omp parallel num_threads(team_size(dev, count))
     {
-#pragma omp for schedule(dynamic, portion(chunks(count), thread_count())) nowait
-        for (size_t c = 0; c < chunks(count); c++) {
+#pragma omp for schedule(dynamic, chunks_per_turn(chunk_count(count), thread_count())) nowait
+        for (size_t c = 0; c < chunk_count(count); c++) {
             float room[5][CHUNK], *out[2];
             const float *in[3];
             const size_t at = c * CHUNK, n = chunk_size(c, count);
-            out[0] = call->adds    ? load(k, call->out[0], at, n, room[0])
-                     : call->sends ? place_sent(k, call->out[0], at, room[0])
-                                   : place(call->out[0], at, room[0]);
-            out[1] = place(call->out[1], at, room[1]);
+            out[0] = call->adds    ? load_floats(k, call->out[0], at, n, room[0])
+                     : call->sends ? place_to_send(k, call->out[0], at, room[0])
+                                   : place_floats(call->out[0], at, room[0]);
+            out[1] = place_floats(call->out[1], at, room[1]);
             for (int i = 0; i < 3; i++)
-                in[i] = load(k, call->in[i], at, n, room[2 + i]);
-            work(k, call, out, in, n);
-            send(k, call->out[0], at, n, out[0]);
-            store(k, call->out[1], at, n, out[1]);
+                in[i] = load_floats(k, call->in[i], at, n, room[2 + i]);
+            compute_chunk(k, call, out, in, n);
+            send_floats(k, call->out[0], at, n, out[0]);
+            store_floats(k, call->out[1], at, n, out[1]);
         }
-        sent(k);
+        finish_sending(k);
     }
 }
 
 void cpu_fill(struct device *dev, struct view y, size_t count, float value)
 {
     if (value != 0 || signbit(value)) {
-        each_chunk(dev, &(struct call){FILL, .out = {y}, .a = value}, count);
+        each_chunk(dev, &(struct elementwise_call){FILL, .out = {y}, .a = value}, count);
         return;
     }
     enum { BLOCK = 16 * CHUNK }; /* the C library writes those without reading them first */
     const size_t size = dtype_size(y.type);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
     for (size_t at = 0; at < count; at += BLOCK)
         memset((char *)y.data + at * size, 0, min_size(BLOCK, count - at) * size);
 }
@@ -108,16 +108,16 @@ static void copy_chunk(const struct kernels *k, struct view y, struct view x, si
     if (y.type == x.type)
         memcpy(y.data, x.data, n * dtype_size(y.type));
     else if (y.type == DTYPE_F32)
-        load(k, x, 0, n, y.data);
+        load_floats(k, x, 0, n, y.data);
     else
-        store(k, y, 0, n, load(k, x, 0, n, room));
+        store_floats(k, y, 0, n, load_floats(k, x, 0, n, room));
 }
 
 void cpu_copy(struct device *dev, struct view y, struct view x, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++)
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
+    for (size_t c = 0; c < chunk_count(count); c++)
         copy_chunk(k, view_at(y, c * CHUNK), view_at(x, c * CHUNK), chunk_size(c, count));
 }
 
@@ -125,30 +125,32 @@ void cpu_copy_rows(struct device *dev, const struct row_copy *p, struct view y, 
 {
     const struct kernels *k = kernels_of(dev);
     const size_t rows = (size_t)p->rows, all = (size_t)p->batch * rows, width = (size_t)p->width;
-#pragma omp parallel for schedule(static) num_threads(team(dev, all *width))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, all *width))
     for (size_t i = 0; i < all; i++) {
         const size_t b = i / rows, r = i % rows;
         const struct view to = view_at(y, b * p->y_batch_stride + r * p->y_stride);
         const struct view from = view_at(x, b * p->x_batch_stride + r * p->x_stride);
-        for (size_t c = 0; c < chunks(width); c++)
+        for (size_t c = 0; c < chunk_count(width); c++)
             copy_chunk(k, view_at(to, c * CHUNK), view_at(from, c * CHUNK), chunk_size(c, width));
     }
 }
 
 void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
-    each_chunk(dev, &(struct call){AXPY, .out = {y}, .in = {x}, .adds = true, .a = a}, count);
+    each_chunk(dev, &(struct elementwise_call){AXPY, .out = {y}, .in = {x}, .adds = true, .a = a},
+               count);
 }
 
 void cpu_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count)
 {
-    each_chunk(dev, &(struct call){AXPBY, .out = {y}, .in = {x}, .adds = true, .a = a, .b = b},
-               count);
+    each_chunk(
+        dev, &(struct elementwise_call){AXPBY, .out = {y}, .in = {x}, .adds = true, .a = a, .b = b},
+        count);
 }
 
 void cpu_scale(struct device *dev, struct view y, float a, size_t count)
 {
-    each_chunk(dev, &(struct call){SCALE, .out = {y}, .adds = true, .a = a}, count);
+    each_chunk(dev, &(struct elementwise_call){SCALE, .out = {y}, .adds = true, .a = a}, count);
 }
 
 /* |x - y|^2, or |x|^2 without y. One partial sum a chunk, added in order: the result is the same
@@ -156,19 +158,19 @@ void cpu_scale(struct device *dev, struct view y, float a, size_t count)
 static double sum_parts(struct device *dev, struct view x, struct view y, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
-    size_t parts = chunks(count);
+    size_t parts = chunk_count(count);
     double *partial = device_scratch(dev, (parts + 1) * sizeof *partial);
     if (!partial)
         return 0;
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
     for (size_t c = 0; c < parts; c++) {
         float room[CHUNK], y_room[CHUNK];
         size_t at = c * CHUNK, n = chunk_size(c, count);
-        const float *part = load(k, x, at, n, room);
+        const float *part = load_floats(k, x, at, n, room);
         if (y.data) {
             if (part != room)
                 memcpy(room, part, n * sizeof *room);
-            k->vector->axpy(room, -1, load(k, y, at, n, y_room), n);
+            k->vector->axpy(room, -1, load_floats(k, y, at, n, y_room), n);
             part = room;
         }
         partial[c] = k->vector->sum_squares(part, n);
@@ -194,35 +196,40 @@ double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                       size_t count)
 {
-    each_chunk(dev, &(struct call){GELU, .out = {y}, .in = {x}, .sends = true, .kind = kind},
+    each_chunk(dev,
+               &(struct elementwise_call){GELU, .out = {y}, .in = {x}, .sends = true, .kind = kind},
                count);
 }
 
 void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
                        struct view x, size_t count)
 {
-    each_chunk(dev, &(struct call){GELU_BACK, .out = {dx}, .in = {dy, x}, .kind = kind}, count);
+    each_chunk(dev, &(struct elementwise_call){GELU_BACK, .out = {dx}, .in = {dy, x}, .kind = kind},
+               count);
 }
 
 void cpu_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
                         size_t count)
 {
-    each_chunk(dev, &(struct call){SWIGLU, .out = {y}, .sends = true, .in = {gate, up}}, count);
+    each_chunk(dev, &(struct elementwise_call){SWIGLU, .out = {y}, .sends = true, .in = {gate, up}},
+               count);
 }
 
 void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
                          struct view gate, struct view up, size_t count)
 {
-    each_chunk(dev, &(struct call){SWIGLU_BACK, .out = {dgate, dup}, .in = {dy, gate, up}}, count);
+    each_chunk(dev,
+               &(struct elementwise_call){SWIGLU_BACK, .out = {dgate, dup}, .in = {dy, gate, up}},
+               count);
 }
 
 void cpu_relu_forward(struct device *dev, struct view y, struct view x, size_t count)
 {
-    each_chunk(dev, &(struct call){RELU, .out = {y}, .in = {x}}, count);
+    each_chunk(dev, &(struct elementwise_call){RELU, .out = {y}, .in = {x}}, count);
 }
 
 void cpu_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
                        size_t count)
 {
-    each_chunk(dev, &(struct call){RELU_BACK, .out = {dx}, .in = {dy, y}}, count);
+    each_chunk(dev, &(struct elementwise_call){RELU_BACK, .out = {dx}, .in = {dy, y}}, count);
 }

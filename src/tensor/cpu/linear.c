@@ -13,14 +13,9 @@ struct matrix {
     size_t ld;
 };
 
-static size_t larger(size_t a, size_t b)
+static size_t max_size(size_t a, size_t b)
 {
     return a > b ? a : b;
-}
-
-static bool is_half(struct view v)
-{
-    return v.data && v.type == DTYPE_BF16;
 }
 
 static size_t panel_size(const struct linear *p, bool half)
@@ -28,7 +23,7 @@ static size_t panel_size(const struct linear *p, bool half)
     size_t out = (size_t)p->out;
     if (!half)
         return out;
-    size_t deep = larger(larger((size_t)p->rows, (size_t)p->in), 1);
+    size_t deep = max_size(max_size((size_t)p->rows, (size_t)p->in), 1);
     return min_size(out, round_up(PANEL / deep + 1, 64));
 }
 
@@ -39,9 +34,9 @@ static struct matrix open_block(struct device *dev, struct view x, size_t rows, 
     const struct kernels *k = kernels_of(dev);
     if (x.type == DTYPE_F32)
         return (struct matrix){x.data ? (float *)x.data + at : NULL, stride};
-#pragma omp parallel for schedule(static) num_threads(team(dev, rows *columns))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, rows *columns))
     for (size_t r = 0; r < rows; r++)
-        load(k, x, r * stride + at, columns, room + r * columns);
+        load_floats(k, x, r * stride + at, columns, room + r * columns);
     return (struct matrix){room, columns};
 }
 
@@ -104,7 +99,7 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
         g.n = (int)n;
         write_block(&g, y, out, at, n, y_at, false, true);
         g.residual = mr.data, g.ld_residual = mr.ld;
-        g.bias = load(kernels_of(dev), bias, at, n, bias_at);
+        g.bias = load_floats(kernels_of(dev), bias, at, n, bias_at);
         cpu_gemm(dev, &g);
     }
 }
@@ -115,17 +110,17 @@ void cpu_add_columns(struct device *dev, struct view sums, struct view y, size_t
 {
     const struct kernels *k = kernels_of(dev);
     enum { STRIP = 256, NARROW = 64 };
-    const int threads = team(dev, rows * n);
+    const int threads = team_size(dev, rows * n);
     const size_t strip = n < STRIP * (size_t)threads ? NARROW : STRIP;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (size_t c = 0; c < n; c += strip) {
         size_t size = min_size(strip, n - c);
         float room[STRIP], total[STRIP] = {0};
         for (size_t r = 0; r < rows; r++)
-            k->vector->add(total, load(k, y, r * stride + c, size, room), size);
-        float *to = load(k, sums, c, size, room);
+            k->vector->add(total, load_floats(k, y, r * stride + c, size, room), size);
+        float *to = load_floats(k, sums, c, size, room);
         k->vector->add(to, total, size);
-        store(k, sums, c, size, to);
+        store_floats(k, sums, c, size, to);
     }
 }
 
@@ -133,19 +128,19 @@ enum { GEMM, TILES, RESULT, WEIGHT, DY, X, PIECES };
 
 /* One of the products of a backward pass: outputs of a panel, and its pieces of scratch, NULL for
  * those that it does without. */
-struct backward {
+struct backward_product {
     size_t n;
     size_t floats[PIECES];
     float *at[PIECES];
 };
 
-static struct backward backward_x(const struct device *dev, const struct linear *p, struct view dx,
-                                  struct view dy, struct view w)
+static struct backward_product backward_x(const struct device *dev, const struct linear *p,
+                                          struct view dx, struct view dy, struct view w)
 {
     const size_t rows = (size_t)p->rows, in = (size_t)p->in;
     const bool widened = is_half(w) && !cpu_gemm_takes_half(p->rows);
     const size_t n = panel_size(p, is_half(dy) || widened);
-    return (struct backward){
+    return (struct backward_product){
         .n = n,
         .floats = {[GEMM] = cpu_gemm_room(dev, p->rows, p->in, (int)n, is_half(w)),
                    [RESULT] = is_half(dx) ? rows * in : 0,
@@ -153,15 +148,15 @@ static struct backward backward_x(const struct device *dev, const struct linear 
                    [DY] = is_half(dy) ? rows * n : 0}};
 }
 
-static struct backward backward_w(const struct device *dev, const struct linear *p, struct view dw,
-                                  struct view dy, struct view x)
+static struct backward_product backward_w(const struct device *dev, const struct linear *p,
+                                          struct view dw, struct view dy, struct view x)
 {
     const size_t rows = (size_t)p->rows, in = (size_t)p->in;
     const bool out_in = p->layout == LINEAR_OUT_IN, half = p->half || is_half(dw);
     const size_t tiles = is_half(dw) ? cpu_gemm_tiles(dev, p->rows, half) : 0;
     const bool whole = is_half(dw) && !tiles; /* c is as large as a panel */
     const size_t n = panel_size(p, is_half(dy) || whole);
-    return (struct backward){
+    return (struct backward_product){
         .n = n,
         .floats = {[GEMM] = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, half)
                                    : cpu_gemm_room(dev, p->in, (int)n, p->rows, half),
@@ -172,9 +167,10 @@ static struct backward backward_w(const struct device *dev, const struct linear 
 }
 
 /* Scratch for one or both. */
-static bool take(struct device *dev, struct backward *one, struct backward *other)
+static bool take_backward_scratch(struct device *dev, struct backward_product *one,
+                                  struct backward_product *other)
 {
-    struct backward *both[] = {one, other};
+    struct backward_product *both[] = {one, other};
     size_t floats[2 * PIECES] = {0};
     for (int i = 0; i < 2 && both[i]; i++)
         memcpy(floats + i * PIECES, both[i]->floats, sizeof both[i]->floats);
@@ -187,8 +183,9 @@ static bool take(struct device *dev, struct backward *one, struct backward *othe
 }
 
 /* The product of outputs [at, at + n). */
-static struct gemm panel_x(struct device *dev, const struct linear *p, const struct backward *b,
-                           struct view dx, struct view dy, struct view w, bool add, size_t at)
+static struct gemm panel_x(struct device *dev, const struct linear *p,
+                           const struct backward_product *b, struct view dx, struct view dy,
+                           struct view w, bool add, size_t at)
 {
     const size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
     const size_t n = min_size(b->n, out - at);
@@ -206,8 +203,9 @@ static struct gemm panel_x(struct device *dev, const struct linear *p, const str
     return g;
 }
 
-static struct gemm panel_w(struct device *dev, const struct linear *p, const struct backward *b,
-                           struct view dw, struct view dy, struct matrix x, size_t at)
+static struct gemm panel_w(struct device *dev, const struct linear *p,
+                           const struct backward_product *b, struct view dw, struct view dy,
+                           struct matrix x, size_t at)
 {
     const size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
     const size_t n = min_size(b->n, out - at);
@@ -233,8 +231,8 @@ static struct gemm panel_w(struct device *dev, const struct linear *p, const str
     return g;
 }
 
-static struct matrix open_x(struct device *dev, const struct linear *p, const struct backward *b,
-                            struct view x)
+static struct matrix open_x(struct device *dev, const struct linear *p,
+                            const struct backward_product *b, struct view x)
 {
     return open_block(dev, x, (size_t)p->rows, (size_t)p->in, 0, (size_t)p->in, b->at[X]);
 }
@@ -242,8 +240,8 @@ static struct matrix open_x(struct device *dev, const struct linear *p, const st
 void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
                            struct view dy, struct view w, bool add)
 {
-    struct backward b = backward_x(dev, p, dx, dy, w);
-    if (!take(dev, &b, NULL))
+    struct backward_product b = backward_x(dev, p, dx, dy, w);
+    if (!take_backward_scratch(dev, &b, NULL))
         return;
     for (size_t at = 0; at < (size_t)p->out; at += b.n) {
         const struct gemm g = panel_x(dev, p, &b, dx, dy, w, add, at);
@@ -255,8 +253,8 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
                            struct view dbias, struct view dy, struct view x)
 {
     const size_t rows = (size_t)p->rows, out = (size_t)p->out;
-    struct backward b = backward_w(dev, p, dw, dy, x);
-    if (!take(dev, &b, NULL))
+    struct backward_product b = backward_w(dev, p, dw, dy, x);
+    if (!take_backward_scratch(dev, &b, NULL))
         return;
     const struct matrix mx = open_x(dev, p, &b, x);
     for (size_t at = 0; at < out; at += b.n) {
@@ -267,9 +265,9 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
         cpu_add_columns(dev, dbias, dy, out, rows, out);
 }
 
-static void backward_apart(struct device *dev, const struct linear *p, struct view dx,
-                           struct view dw, struct view dbias, struct view dy, struct view x,
-                           struct view w, bool add)
+static void backward_in_turn(struct device *dev, const struct linear *p, struct view dx,
+                             struct view dw, struct view dbias, struct view dy, struct view x,
+                             struct view w, bool add)
 {
     cpu_linear_backward_w(dev, p, dw, dbias, dy, x);
     cpu_linear_backward_x(dev, p, dx, dy, w, add);
@@ -282,17 +280,18 @@ void cpu_linear_backward(struct device *dev, const struct linear *p, struct view
 {
     const bool widens = is_half(dx) || is_half(dy) || is_half(x) || !cpu_gemm_takes_half(p->rows);
     if (widens || !cpu_gemm_takes_both(dev)) {
-        backward_apart(dev, p, dx, dw, dbias, dy, x, w, add);
+        backward_in_turn(dev, p, dx, dw, dbias, dy, x, w, add);
         return;
     }
     struct linear q = *p;
     if (is_half(dw))
         q.rows = min_int(p->rows, cpu_gemm_slice(dev, true));
-    struct backward of_x = backward_x(dev, &q, dx, dy, w), of_w = backward_w(dev, &q, dw, dy, x);
-    if (!take(dev, &of_x, &of_w))
+    struct backward_product of_x = backward_x(dev, &q, dx, dy, w),
+                            of_w = backward_w(dev, &q, dw, dy, x);
+    if (!take_backward_scratch(dev, &of_x, &of_w))
         return;
     if (q.rows < p->rows) {
-        backward_apart(dev, p, dx, dw, dbias, dy, x, w, add);
+        backward_in_turn(dev, p, dx, dw, dbias, dy, x, w, add);
         return;
     }
     const struct gemm g = panel_x(dev, p, &of_x, dx, dy, w, add, 0);

@@ -6,7 +6,7 @@ enum { BLOCKS = 32 };
 
 /* Scratch of one op: gain and bias widened, a room of `rooms` rows for each thread, partial sums.
  */
-struct plan {
+struct norm_plan {
     const struct kernels *k;
     const float *gain, *bias;
     float *rooms;    /* (threads, 3, width)            */
@@ -14,11 +14,11 @@ struct plan {
     int blocks, block_rows, sums;
 };
 
-static bool plan_init(struct plan *plan, struct device *dev, const struct norm *p, struct view gain,
-                      struct view bias, int sums)
+static bool norm_plan_init(struct norm_plan *plan, struct device *dev, const struct norm *p,
+                           struct view gain, struct view bias, int sums)
 {
     size_t width = (size_t)p->width;
-    *plan = (struct plan){.k = kernels_of(dev), .sums = sums};
+    *plan = (struct norm_plan){.k = kernels_of(dev), .sums = sums};
     plan->block_rows = (p->rows + BLOCKS - 1) / BLOCKS;
     plan->blocks = p->rows ? (p->rows + plan->block_rows - 1) / plan->block_rows : 0;
     size_t partials = (size_t)plan->blocks * (size_t)sums * width;
@@ -26,8 +26,8 @@ static bool plan_init(struct plan *plan, struct device *dev, const struct norm *
     struct room room = cpu_room(dev, floats, 4);
     if (!room.data)
         return false;
-    plan->gain = load(plan->k, gain, 0, width, cpu_take(&room, floats[0]));
-    plan->bias = load(plan->k, bias, 0, width, cpu_take(&room, floats[1]));
+    plan->gain = load_floats(plan->k, gain, 0, width, cpu_take(&room, floats[0]));
+    plan->bias = load_floats(plan->k, bias, 0, width, cpu_take(&room, floats[1]));
     plan->rooms = cpu_take(&room, floats[2]);
     plan->partials = cpu_take(&room, floats[3]);
     memset(plan->partials, 0, partials * sizeof(float));
@@ -35,69 +35,69 @@ static bool plan_init(struct plan *plan, struct device *dev, const struct norm *
 }
 
 /* d += the sums numbered `sum` of all blocks. */
-static void add_partials(const struct plan *plan, struct view d, int sum, size_t width)
+static void add_partials(const struct norm_plan *plan, struct view d, int sum, size_t width)
 {
     if (!d.data)
         return;
-    float *total = load(plan->k, d, 0, width, plan->rooms);
+    float *total = load_floats(plan->k, d, 0, width, plan->rooms);
     for (int b = 0; b < plan->blocks; b++)
         plan->k->vector->add(total, plan->partials + (size_t)(b * plan->sums + sum) * width, width);
-    store(plan->k, d, 0, width, total);
+    store_floats(plan->k, d, 0, width, total);
 }
 
 /* Layer norm, or RMS norm without a bias. */
-static void forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                    struct view gain, struct view bias, struct view stats, bool rms)
+static void norm_rows(struct device *dev, const struct norm *p, struct view y, struct view x,
+                      struct view gain, struct view bias, struct view stats, bool rms)
 {
-    struct plan plan;
+    struct norm_plan plan;
     size_t width = (size_t)p->width;
-    if (!plan_init(&plan, dev, p, gain, bias, 0))
+    if (!norm_plan_init(&plan, dev, p, gain, bias, 0))
         return;
     const struct norm_kernels *f = plan.k->norm;
-#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
+#pragma omp parallel num_threads(team_size(dev, width *(size_t)p->rows))
     {
 #pragma omp for schedule(static) nowait
         for (int r = 0; r < p->rows; r++) {
             float *room = plan.rooms + 3 * width * (size_t)thread_index();
             float *stat = (float *)stats.data + 2 * r;
             size_t at = (size_t)r * width;
-            float *out = place_sent(plan.k, y, at, room);
-            const float *in = load(plan.k, x, at, width, room + width);
+            float *out = place_to_send(plan.k, y, at, room);
+            const float *in = load_floats(plan.k, x, at, width, room + width);
             if (rms)
                 f->rms_forward(out, in, plan.gain, stat, p->width, p->eps);
             else
                 f->layer_forward(out, in, plan.gain, plan.bias, stat, p->width, p->eps);
-            send(plan.k, y, at, width, out);
+            send_floats(plan.k, y, at, width, out);
         }
-        sent(plan.k);
+        finish_sending(plan.k);
     }
 }
 
 void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                            struct view gain, struct view bias, struct view stats)
 {
-    forward(dev, p, y, x, gain, bias, stats, false);
+    norm_rows(dev, p, y, x, gain, bias, stats, false);
 }
 
 /* What is read here is in this thread's cache anyway. */
-static float *place_dx(const struct plan *plan, struct view dx, struct view dy, struct view from,
-                       size_t at, float *room)
+static float *place_dx(const struct norm_plan *plan, struct view dx, struct view dy,
+                       struct view from, size_t at, float *room)
 {
     const bool read = dx.data == dy.data || dx.data == from.data;
-    return read ? place(dx, at, room) : place_sent(plan->k, dx, at, room);
+    return read ? place_floats(dx, at, room) : place_to_send(plan->k, dx, at, room);
 }
 
 /* Layer norm, or RMS norm, whose dbias is none. */
-static void backward(struct device *dev, const struct norm *p, struct view dx, struct view dgain,
-                     struct view dbias, struct view dy, struct view x, struct view gain,
-                     struct view stats, struct view from, bool rms)
+static void norm_rows_backward(struct device *dev, const struct norm *p, struct view dx,
+                               struct view dgain, struct view dbias, struct view dy, struct view x,
+                               struct view gain, struct view stats, struct view from, bool rms)
 {
-    struct plan plan;
+    struct norm_plan plan;
     size_t width = (size_t)p->width;
-    if (!plan_init(&plan, dev, p, gain, view_none, rms ? 1 : 2))
+    if (!norm_plan_init(&plan, dev, p, gain, view_none, rms ? 1 : 2))
         return;
     const struct norm_kernels *f = plan.k->norm;
-#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
+#pragma omp parallel num_threads(team_size(dev, width *(size_t)p->rows))
     {
 #pragma omp for schedule(static) nowait
         for (int b = 0; b < plan.blocks; b++) {
@@ -109,17 +109,17 @@ static void backward(struct device *dev, const struct norm *p, struct view dx, s
                 const size_t at = (size_t)r * width;
                 const float *stat = (const float *)stats.data + 2 * r;
                 float *out = place_dx(&plan, dx, dy, from, at, room);
-                const float *sum = load(plan.k, from, at, width, room);
-                const float *d = load(plan.k, dy, at, width, room + width);
-                const float *in = load(plan.k, x, at, width, room + 2 * width);
+                const float *sum = load_floats(plan.k, from, at, width, room);
+                const float *d = load_floats(plan.k, dy, at, width, room + width);
+                const float *in = load_floats(plan.k, x, at, width, room + 2 * width);
                 if (rms)
                     f->rms_backward(out, gains, d, in, plan.gain, stat, sum, p->width);
                 else
                     f->layer_backward(out, gains, biases, d, in, plan.gain, stat, sum, p->width);
-                send(plan.k, dx, at, width, out);
+                send_floats(plan.k, dx, at, width, out);
             }
         }
-        sent(plan.k);
+        finish_sending(plan.k);
     }
     add_partials(&plan, dgain, 0, width);
     add_partials(&plan, dbias, 1, width);
@@ -129,18 +129,18 @@ void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct vie
                             struct view dgain, struct view dbias, struct view dy, struct view x,
                             struct view gain, struct view stats, struct view from)
 {
-    backward(dev, p, dx, dgain, dbias, dy, x, gain, stats, from, false);
+    norm_rows_backward(dev, p, dx, dgain, dbias, dy, x, gain, stats, from, false);
 }
 
 void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                          struct view gain, struct view stats)
 {
-    forward(dev, p, y, x, gain, view_none, stats, true);
+    norm_rows(dev, p, y, x, gain, view_none, stats, true);
 }
 
 void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                           struct view dgain, struct view dy, struct view x, struct view gain,
                           struct view stats, struct view from)
 {
-    backward(dev, p, dx, dgain, view_none, dy, x, gain, stats, from, true);
+    norm_rows_backward(dev, p, dx, dgain, view_none, dy, x, gain, stats, from, true);
 }

@@ -5,7 +5,7 @@
 enum { LANE = 512 };
 
 /* The windows [first, end) of `count` that meet pixel `at` of a side. */
-static void meeting(const struct pooling *p, int at, int count, int *first, int *end)
+static void windows_at(const struct pooling *p, int at, int count, int *first, int *end)
 {
     const int last = (at + p->pad) / p->stride, before = at + p->pad - p->kernel;
     *first = before < 0 ? 0 : before / p->stride + 1;
@@ -24,7 +24,7 @@ static void take_window(const struct kernels *k, const struct pooling *p, struct
         if (iy < 0 || iy >= p->h || ix < 0 || ix >= p->w)
             continue;
         const size_t at = ((size_t)iy * (size_t)p->w + (size_t)ix) * (size_t)p->channels + c;
-        const float *from = load(k, image, at, n, room);
+        const float *from = load_floats(k, image, at, n, room);
         if (!begun) {
             memcpy(best, from, n * sizeof *best);
             memset(winner, t, n);
@@ -45,17 +45,17 @@ void cpu_maxpool_forward(struct device *dev, const struct pooling *p, struct vie
     const size_t work = lines * (size_t)w * channels * (size_t)(p->kernel * p->kernel);
     assert(p->kernel <= 16 && 2 * p->pad <= p->kernel);
     (void)work; /* without OpenMP */
-#pragma omp parallel for schedule(static) num_threads(team(dev, work))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, work))
     for (size_t line = 0; line < lines; line++) {
         const size_t row = line / (size_t)h * (size_t)p->h * (size_t)p->w * channels;
         for (size_t i = 0; i < (size_t)w; i++) {
             const size_t at = (line * (size_t)w + i) * channels;
             for (size_t c = 0; c < channels; c += LANE) {
-                float room[LANE], *out = place(y, at + c, room);
+                float room[LANE], *out = place_floats(y, at + c, room);
                 const size_t n = min_size(LANE, channels - c);
                 take_window(k, p, view_at(x, row), (int)(line % (size_t)h), (int)i, c, n, out,
                             (uint8_t *)winner.data + at + c);
-                store(k, y, at + c, n, out);
+                store_floats(k, y, at + c, n, out);
             }
         }
     }
@@ -69,14 +69,14 @@ static void give_pixel(const struct kernels *k, const struct pooling *p, struct 
     const int w = window_count(p->w, p->kernel, p->stride, p->pad);
     int first_y, end_y, first_x, end_x;
     float room[LANE];
-    meeting(p, y, h, &first_y, &end_y);
-    meeting(p, x, w, &first_x, &end_x);
+    windows_at(p, y, h, &first_y, &end_y);
+    windows_at(p, x, w, &first_x, &end_x);
     memset(sum, 0, n * sizeof *sum);
     for (int oy = first_y; oy < end_y; oy++)
         for (int ox = first_x; ox < end_x; ox++) {
             const int ky = y + p->pad - oy * p->stride, kx = x + p->pad - ox * p->stride;
             const size_t at = ((size_t)oy * (size_t)w + (size_t)ox) * (size_t)p->channels + c;
-            k->image->max_give(sum, load(k, dy, at, n, room), winner + at,
+            k->image->max_give(sum, load_floats(k, dy, at, n, room), winner + at,
                                (uint8_t)(ky * p->kernel + kx), n);
         }
 }
@@ -89,17 +89,17 @@ void cpu_maxpool_backward(struct device *dev, const struct pooling *p, struct vi
                            (size_t)window_count(p->w, p->kernel, p->stride, p->pad);
     const size_t channels = (size_t)p->channels, h = (size_t)p->h, w = (size_t)p->w;
     const size_t lines = (size_t)p->rows * h;
-#pragma omp parallel for schedule(static) num_threads(team(dev, 4 * lines * w * channels))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, 4 * lines * w * channels))
     for (size_t line = 0; line < lines; line++) {
         const size_t image = line / h * windows * channels;
         for (size_t x = 0; x < w; x++) {
             const size_t at = (line * w + x) * channels;
             for (size_t c = 0; c < channels; c += LANE) {
-                float room[LANE], *out = place(dx, at + c, room);
+                float room[LANE], *out = place_floats(dx, at + c, room);
                 const size_t n = min_size(LANE, channels - c);
                 give_pixel(k, p, view_at(dy, image), (const uint8_t *)winner.data + image,
                            (int)(line % h), (int)x, c, n, out);
-                store(k, dx, at + c, n, out);
+                store_floats(k, dx, at + c, n, out);
             }
         }
     }
@@ -110,15 +110,15 @@ void cpu_meanpool_forward(struct device *dev, int rows, int pixels, int channels
 {
     const struct kernels *k = kernels_of(dev);
     const size_t n = (size_t)pixels, width = (size_t)channels;
-#pragma omp parallel for schedule(static) num_threads(team(dev, (size_t)rows *n *width))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, (size_t)rows *n *width))
     for (size_t r = 0; r < (size_t)rows; r++) {
         for (size_t c = 0; c < width; c += LANE) {
             const size_t size = min_size(LANE, width - c);
             float sum[LANE] = {0}, room[LANE];
             for (size_t q = 0; q < n; q++)
-                k->vector->add(sum, load(k, x, (r * n + q) * width + c, size, room), size);
+                k->vector->add(sum, load_floats(k, x, (r * n + q) * width + c, size, room), size);
             k->vector->scale(sum, 1 / (float)pixels, size);
-            store(k, y, r * width + c, size, sum);
+            store_floats(k, y, r * width + c, size, sum);
         }
     }
 }
@@ -128,14 +128,15 @@ void cpu_meanpool_backward(struct device *dev, int rows, int pixels, int channel
 {
     const struct kernels *k = kernels_of(dev);
     const size_t n = (size_t)pixels, width = (size_t)channels;
-#pragma omp parallel for schedule(static) num_threads(team(dev, (size_t)rows *n *width))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, (size_t)rows *n *width))
     for (size_t r = 0; r < (size_t)rows; r++) {
         for (size_t c = 0; c < width; c += LANE) {
             const size_t size = min_size(LANE, width - c);
             float share[LANE] = {0}, room[LANE];
-            k->vector->axpy(share, 1 / (float)pixels, load(k, dy, r * width + c, size, room), size);
+            k->vector->axpy(share, 1 / (float)pixels, load_floats(k, dy, r * width + c, size, room),
+                            size);
             for (size_t q = 0; q < n; q++)
-                store(k, dx, (r * n + q) * width + c, size, share);
+                store_floats(k, dx, (r * n + q) * width + c, size, share);
         }
     }
 }

@@ -13,18 +13,18 @@ void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int 
     float *rooms = device_scratch(dev, 2 * w * (size_t)dev->threads * sizeof *rooms);
     if (!rooms)
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, rows *w))
     for (size_t r = 0; r < rows; r++) {
         float *room = rooms + 2 * w * (size_t)thread_index();
-        float *out = place(y, r * w, room);
-        const float *from = load(k, table, (size_t)token[r] * w, w, out);
+        float *out = place_floats(y, r * w, room);
+        const float *from = load_floats(k, table, (size_t)token[r] * w, w, out);
         if (from != out)
             memcpy(out, from, w * sizeof *out);
         if (positions.data) {
             size_t position = (size_t)start + r % (size_t)t;
-            k->vector->add(out, load(k, positions, position * w, w, room + w), w);
+            k->vector->add(out, load_floats(k, positions, position * w, w, room + w), w);
         }
-        store(k, y, r * w, w, out);
+        store_floats(k, y, r * w, w, out);
     }
 }
 
@@ -62,16 +62,16 @@ static void add_rows(const struct kernels *k, struct view y, struct view dy, siz
                      size_t every)
 {
     float total[CHUNK], x_room[CHUNK], y_room[CHUNK];
-    const float *sum = load(k, dy, (order ? order[first].row : first) * w + c, n, x_room);
+    const float *sum = load_floats(k, dy, (order ? order[first].row : first) * w + c, n, x_room);
     if (first + every < end)
         sum = memcpy(total, sum, n * sizeof *sum);
     for (size_t i = first + every; i < end; i += every) {
         size_t row = order ? order[i].row : i;
-        k->vector->add(total, load(k, dy, row * w + c, n, x_room), n);
+        k->vector->add(total, load_floats(k, dy, row * w + c, n, x_room), n);
     }
-    float *to = load(k, y, c, n, y_room);
+    float *to = load_floats(k, y, c, n, y_room);
     k->vector->add(to, sum, n);
-    store(k, y, c, n, to);
+    store_floats(k, y, c, n, to);
 }
 
 /* A token may occur in many rows, so threads own columns, not rows. */
@@ -85,7 +85,7 @@ void cpu_embedding_backward(struct device *dev, int batch, int t, int width, str
     if (!room)
         return;
     const struct row_token *order = dtable.data ? sort_rows(room, tokens.data, rows) : NULL;
-#pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, rows *w))
     for (size_t c = 0; c < w; c += step) {
         size_t n = min_size(step, w - c);
         for (size_t first = 0, end; dtable.data && first < rows; first = end) {
@@ -112,7 +112,7 @@ void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inve
     float *rooms = device_scratch(dev, 4 * half * (size_t)dev->threads * sizeof *rooms);
     if (!rooms)
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, rope_work(p)))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, rope_work(p)))
     for (int t = 0; t < p->t; t++) {
         float *cosine = rooms + 4 * half * (size_t)thread_index();
         float *sine = cosine + half, *room = sine + half;
@@ -123,9 +123,9 @@ void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inve
             size_t row = ((size_t)b * (size_t)p->t + (size_t)t) * (size_t)p->stride;
             for (int head = 0; head < p->heads; head++) {
                 size_t at = row + (size_t)head * 2 * half;
-                float *pair = load(k, x, at, 2 * half, room);
+                float *pair = load_floats(k, x, at, 2 * half, room);
                 k->activation->rope_rotate(pair, pair + half, cosine, sine, (int)half);
-                store(k, x, at, 2 * half, pair);
+                store_floats(k, x, at, 2 * half, pair);
             }
         }
     }
@@ -143,12 +143,13 @@ void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logi
     float *rooms = NULL;
     if (widened && !(rooms = device_scratch(dev, w * (size_t)dev->threads * sizeof *rooms)))
         return;
-    const int threads = team(dev, w * (size_t)rows);
+    const int threads = team_size(dev, w * (size_t)rows);
     (void)threads; /* without OpenMP */
-#pragma omp parallel for num_threads(threads) schedule(dynamic, portion((size_t)rows, threads))
+#pragma omp parallel for num_threads(threads)                                                      \
+    schedule(dynamic, chunks_per_turn((size_t)rows, threads))
     for (int r = 0; r < rows; r++) {
         float *room = widened ? rooms + w * (size_t)thread_index() : NULL;
-        float *row = load(k, logits, (size_t)r * w, w, room);
+        float *row = load_floats(k, logits, (size_t)r * w, w, room);
         assert(target[r] < vocab);
         if (target[r] >= 0) {
             loss[r] = k->loss->cross_entropy(row, vocab, target[r], scale,
@@ -161,6 +162,6 @@ void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logi
                 k->vector->fill(row, 0, w);
         }
         if (scale != 0)
-            store(k, logits, (size_t)r * w, w, row);
+            store_floats(k, logits, (size_t)r * w, w, row);
     }
 }

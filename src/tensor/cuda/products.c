@@ -14,7 +14,7 @@ static void convert(struct device *dev, stream_t s, struct factor *f, struct roo
 {
     if (f->v.half == half)
         return;
-    const struct vec to = {carve(room, count, half ? DTYPE_BF16 : DTYPE_F32).data, half};
+    const struct vec to = {carve_piece(room, count, half ? DTYPE_BF16 : DTYPE_F32).data, half};
     cuda_check(dev, launch_copy(s, to, f->v, count), "convert");
     f->v = to;
 }
@@ -51,7 +51,7 @@ static void multiply(struct device *dev, stream_t s, const struct product *p, bo
             cuda_check(dev, launch_product(s, &q), "multiply");
         return;
     }
-    q.c = (struct vec){carve(&room, all, DTYPE_F32).data, false};
+    q.c = (struct vec){carve_piece(&room, all, DTYPE_F32).data, false};
     q.bias = q.residual = (struct vec){0};
     if (!lt_product(c->lt, dev, s, &q)) { /* which takes all types, and adds the rest itself */
         q.c = p->c;
@@ -208,10 +208,10 @@ static bool open_logits(struct device *dev, const struct linear *p, const struct
     room.data = cuda_grow(dev, &cuda_of(dev)->logits, room.size);
     if (!room.data)
         return cuda_counts(dev);
-    out->logits.data = carve(&room, held, type).data;
+    out->logits.data = carve_piece(&room, held, type).data;
     if (!widen)
         return true;
-    const struct view w = carve(&room, all, DTYPE_BF16);
+    const struct view w = carve_piece(&room, all, DTYPE_BF16);
     stream_t s = cuda_stream(dev);
     cuda_check(dev, launch_copy(s, cuda_vec(w), out->w, given), "widen");
     cuda_check(dev, launch_fill(s, cuda_vec(view_at(w, given)), all - given, 0), "widen");

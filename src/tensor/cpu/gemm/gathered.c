@@ -161,7 +161,7 @@ void cpu_split(struct strip_packer *p, size_t row, size_t rows, float *room)
     for (size_t at = p->first * size; at < end * size; at += STEP) {
         float wide[STEP];
         const size_t n = min_size(STEP, end * size - at);
-        p->f->split(to, load(p->k, s->from, at, n, wide), n);
+        p->f->split(to, load_floats(p->k, s->from, at, n, wide), n);
         to += n * (size_t)p->f->halves;
     }
     p->lines = (const uint16_t *)(const void *)room;

@@ -53,7 +53,7 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
     const struct kernels *k = kernels_of(dev);
     enum { STRIP = 128 };
     bool start = g->bias || g->residual;
-#pragma omp parallel for schedule(static) num_threads(team(dev, (size_t)g->n *(size_t)g->k))
+#pragma omp parallel for schedule(static) num_threads(team_size(dev, (size_t)g->n *(size_t)g->k))
     for (int j = 0; j < g->n; j += STRIP) {
         int n = min_int(STRIP, g->n - j);
         if (start)
@@ -93,7 +93,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
         multiply_thin(dev, g);
         return;
     }
-    const int threads = team(dev, product_work(g));
+    const int threads = team_size(dev, product_work(g));
     struct gemm_plan plan = gemm_plan_of(dev, g->m, g->n, g->k, g->half, g->room, threads);
     plan.g = g;
     if (threads > few_threads(dev)) {
@@ -115,7 +115,8 @@ bool cpu_gemm_takes_both(const struct device *dev)
 /* True if a team packs and multiplies the product. */
 static bool takes_team(const struct device *dev, const struct gemm *g)
 {
-    return g->m > 0 && g->n > 0 && (g->m >= THIN || g->trans_a) && team(dev, product_work(g)) > 1;
+    return g->m > 0 && g->n > 0 && (g->m >= THIN || g->trans_a) &&
+           team_size(dev, product_work(g)) > 1;
 }
 
 void cpu_gemm_both(struct device *dev, const struct gemm *g, const struct gemm *h)

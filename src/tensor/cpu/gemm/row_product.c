@@ -131,11 +131,11 @@ static void spread_rows(const struct kernels *k, const struct row_product *p, co
             float room[AT_ONCE];
             const size_t size = min_size(AT_ONCE, stretch - c);
             if (p->add) {
-                float *sum = load(k, p->c, at + c, size, room);
+                float *sum = load_floats(k, p->c, at + c, size, room);
                 k->vector->add(sum, tile + c, size);
-                store(k, p->c, at + c, size, sum);
+                store_floats(k, p->c, at + c, size, sum);
             } else {
-                store(k, p->c, at + c, size, tile + c);
+                store_floats(k, p->c, at + c, size, tile + c);
             }
         }
     }
@@ -170,7 +170,7 @@ void cpu_row_products(struct device *dev, const struct row_product *p, int n, fl
     const struct kernels *kernels = kernels_of(dev);
     struct row_plans all;
     plan_all(&all, dev, p, n, room);
-#pragma omp parallel num_threads(team(dev, all.work))
+#pragma omp parallel num_threads(team_size(dev, all.work))
     {
         float *own = room + all.b_size + all.own * (size_t)thread_index();
 #pragma omp for schedule(static)

@@ -98,7 +98,7 @@ void cpu_sum_product(struct device *dev, const struct sum_product *p, float *roo
     float *shares = room + own * (size_t)dev->threads;
     const int tiles = plan.down * plan.across;
     (void)work; /* without OpenMP */
-#pragma omp parallel num_threads(team(dev, work))
+#pragma omp parallel num_threads(team_size(dev, work))
     {
         float *mine = room + own * (size_t)thread_index();
 #pragma omp for schedule(dynamic)
