@@ -42,7 +42,7 @@ for run in 1x4.two.fsdp 2x2.zero1; do
 done
 fails_with 'comm.nccl = on is for ranks of MPI' "${train[@]}" --steps=1 --comm.nccl=on --out=none
 for device in cpu cpu:baseline; do
-    OMPI_MCA_odls_base_sigkill_timeout=0 ends_with "comm.nccl = on carries vectors of GPUs, and train.device = $device" "${mpirun[@]}" -n 2 "${train[@]}" --steps=1 \
+    OMPI_MCA_odls_base_sigkill_timeout=0 ends_with "comm.nccl = on needs GPUs, and train.device = $device" "${mpirun[@]}" -n 2 "${train[@]}" --steps=1 \
         --comm.nccl=on --device=$device --out=none
 done
 

@@ -71,7 +71,7 @@ for run in acco.real=1 dpu.real=1 zero1.real=0 acco.virtual=0; do
     method=${run%%.*} clock=${run#*.}
     for dry in true false; do
         succeeds "${train[@]}" --steps=2 --workers=$crowd --strategy.preset="$method" --time="${clock%=*}" --out="crowd.$run" --dry_run=$dry
-        [ "$(grep -c "^warning: $crowd workers on .*: this method wants two each;" out)" = "${run#*=}" ] ||
+        [ "$(grep -c "^warning: $crowd workers on .*: this method needs two each;" out)" = "${run#*=}" ] ||
             { cat out >&2; die "$run, dry_run = $dry: the word about cores"; }
         said=$(grep -cx "threads: $crowd on [0-9]* cores\{0,1\}, which take turns there" out)
         [ "$said" = "$([ "${clock%=*}" = real ] && echo 1 || echo 0)" ] || { cat out >&2; die "$run, dry_run = $dry: threads"; }

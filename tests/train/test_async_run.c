@@ -251,7 +251,7 @@ static void elastic(void **state)
     set(&c, "train.steps=-1");
     set(&c, "train.samples=100");
     assert_fails(run_open(&run, &c, &(struct run_watch){0}), SOTTO_EINVAL,
-                 "train.samples does not tell how many steps acco x async-diloco takes");
+                 "train.samples does not give the number of steps of acco x async-diloco");
 }
 
 /* Each round ends a task, makes an evaluation due, and is where all are asked to meet. */
@@ -393,7 +393,8 @@ static void seconds(void **state)
     assert_true(more.complete && more.step > a.step && more.seconds >= 0.3 && more.seconds < 0.4);
     c = configure("time.alone", in_virtual_time, alone);
     assert_fails(run_open(&run, &c, &(struct run_watch){0}), SOTTO_EINVAL,
-                 "train.seconds = 0.2 alone does not tell how many steps ddp x async-diloco takes");
+                 "train.seconds = 0.2 alone does not give the number of steps of ddp x "
+                 "async-diloco");
     c = configure("time.alone", in_virtual_time, alone);
     set(&c, "optim.schedule=constant");
     assert_true(train(&c).complete);

@@ -60,7 +60,8 @@ enum sotto_status cdp_export(struct strategy *strategy, float *flat)
 
 /* Moves stage k's optimizer state from one device to another. `arrived`: buffers for the receiver,
  * whose room may still be in use by another stage. */
-static enum sotto_status move_state(struct cdp *c, int k, int from, int to, struct buffer arrived[2])
+static enum sotto_status move_state(struct cdp *c, int k, int from, int to,
+                                    struct buffer arrived[2])
 {
     const struct strategy_setup *is = &c->shard.is;
     struct cdp_stage *st = &c->stage[k];

@@ -132,8 +132,8 @@ static enum sotto_status message_view(struct cdp *c, const struct cdp_move *move
     }
 }
 
-static enum sotto_status start_send(struct cdp *c, const struct cdp_move *move, struct view view,
-                                    size_t count, int slot, int edge)
+static enum sotto_status start_message_send(struct cdp *c, const struct cdp_move *move,
+                                            struct view view, size_t count, int slot, int edge)
 {
     struct cdp_message *m;
     TRY(next_message(&c->out, &m));
@@ -147,8 +147,8 @@ static enum sotto_status start_send(struct cdp *c, const struct cdp_move *move, 
     return start_transfer(&c->out, send_job, m);
 }
 
-static enum sotto_status start_receive(struct cdp *c, const struct cdp_move *move, struct view view,
-                                       size_t count)
+static enum sotto_status start_message_receive(struct cdp *c, const struct cdp_move *move,
+                                               struct view view, size_t count)
 {
     struct cdp_message *m;
     TRY(next_message(&c->in, &m));
@@ -166,7 +166,7 @@ static enum sotto_status send_state(struct cdp *c, const struct cdp_move *move)
     struct view vector[CDP_VECTORS];
     const int n = cdp_state_vectors(c, move, false, vector);
     for (int i = 0; i < n; i++)
-        TRY(start_send(c, move, vector[i], st->count, 0, 0));
+        TRY(start_message_send(c, move, vector[i], st->count, 0, 0));
     st->room->sent = c->out.started;
     if (c->is.placement == CDP_ZERO)
         st->room = NULL;
@@ -186,7 +186,7 @@ static enum sotto_status receive_state(struct cdp *c, const struct cdp_move *mov
     TRY(cdp_wait_message(&c->out, st->room->sent)); /* its last state message must be sent */
     const int n = cdp_state_vectors(c, move, true, vector);
     for (int i = 0; i < n; i++)
-        TRY(start_receive(c, move, vector[i], st->count));
+        TRY(start_message_receive(c, move, vector[i], st->count));
     return SOTTO_OK;
 }
 
@@ -200,7 +200,10 @@ enum sotto_status cdp_send(struct cdp *c, const struct cdp_move *move)
     if (move->what == CDP_STATE)
         return send_state(c, move);
     TRY(message_view(c, move, slot, false, &view, &count));
-    TRY(start_send(c, move, view, count, slot, edge ? move->stage : back ? move->stage + 1 : 0));
+    TRY(start_message_send(c, move, view, count, slot,
+                           edge   ? move->stage
+                           : back ? move->stage + 1
+                                  : 0));
     if (edge || back)
         c->flight[slot].edges = c->out.started;
     if (move->what == CDP_SUM)
@@ -226,7 +229,7 @@ enum sotto_status cdp_receive(struct cdp *c, const struct cdp_move *move, int sl
         TRY(receive_state(c, move));
     } else {
         TRY(message_view(c, move, slot, true, &view, &count));
-        TRY(start_receive(c, move, view, count));
+        TRY(start_message_receive(c, move, view, count));
     }
     *out = c->in.started;
     return SOTTO_OK;

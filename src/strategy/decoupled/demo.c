@@ -89,7 +89,7 @@ static void set_aside_rate(void *own, const void *before)
         c->rate = DEMO_RATE;
 }
 
-static void add_block(void *arg, size_t begin, size_t end)
+static void add_gradient_block(void *arg, size_t begin, size_t end)
 {
     (void)begin;                  /* elements before it may have no tiles */
     decoupled_add_here(arg, end); /* m <- decay m + g       */
@@ -99,7 +99,7 @@ static enum sotto_status encode_job(void *arg)
 {
     struct demo *m = arg;
     struct decoupled *d = &m->decoupled;
-    codec_encode(&m->codec, m->now, d->base.is.across->rank, d->m.view, add_block, d);
+    codec_encode(&m->codec, m->now, d->base.is.across->rank, d->m.view, add_gradient_block, d);
     decoupled_add_here(d, m->codec.tiling.section[m->now].end); /* the rest, without tiles */
     return device_failed(m->codec.dev);
 }

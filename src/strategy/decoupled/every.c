@@ -54,7 +54,7 @@ static struct value_range every_range(const struct decoupled *d, int k)
     return (struct value_range){k, begin, d->ends[k] - begin};
 }
 
-static enum sotto_status take_all(struct decoupled *d, int k)
+static enum sotto_status take_meeting(struct decoupled *d, int k)
 {
     struct every *e = (struct every *)d;
     const struct value_range of = every_range(d, k);
@@ -65,12 +65,12 @@ static enum sotto_status take_all(struct decoupled *d, int k)
     return value_exchange_pack(&e->exchange, of);
 }
 
-static enum sotto_status exchange_all(struct decoupled *d, struct comm *across, int k)
+static enum sotto_status exchange_meeting(struct decoupled *d, struct comm *across, int k)
 {
     return value_exchange_run(&((struct every *)d)->exchange, across, every_range(d, k));
 }
 
-static enum sotto_status put_all(struct decoupled *d, int k)
+static enum sotto_status put_meeting(struct decoupled *d, int k)
 {
     struct every *e = (struct every *)d;
     const struct work *on = &d->base.on;
@@ -85,7 +85,7 @@ static enum sotto_status put_all(struct decoupled *d, int k)
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    static const struct section_ops all = {take_all, exchange_all, put_all},
+    static const struct section_ops all = {take_meeting, exchange_meeting, put_meeting},
                                     own = {take_own, NULL, put_own};
     struct every *e = (struct every *)r;
     const struct every_config *c = replicate_options(r);

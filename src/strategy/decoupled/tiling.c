@@ -189,9 +189,9 @@ static void place_basis(struct tiling_plan *plan)
 }
 
 /* Makes the plan. `ends`: room for the ends of stages, then of sections. */
-static enum sotto_status make_plan(struct tiling_plan *plan, const struct tiling_rule *rule,
-                                   const struct table *table, const struct owned *own,
-                                   const int *section, size_t *ends)
+static enum sotto_status make_tiling(struct tiling_plan *plan, const struct tiling_rule *rule,
+                                     const struct table *table, const struct owned *own,
+                                     const int *section, size_t *ends)
 {
     const int stages = table->n_stage;
     if (!plan->section || !ends)
@@ -223,7 +223,7 @@ enum sotto_status tiling_make(struct tiling_plan *plan, const struct tiling_rule
     const size_t n = (size_t)table->n_stage;
     size_t *ends = calloc(n, sizeof *ends);
     *plan = (struct tiling_plan){.section = calloc(n, sizeof *plan->section)};
-    const enum sotto_status st = make_plan(plan, rule, table, own, section, ends);
+    const enum sotto_status st = make_tiling(plan, rule, table, own, section, ends);
     free(ends);
     if (st != SOTTO_OK)
         tiling_free(plan);

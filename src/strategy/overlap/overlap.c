@@ -38,7 +38,7 @@ static const struct buffer *gradient_sum(const struct overlap *o)
 }
 
 /* Sets the stages' views of the rooms in their roles, for computing. */
-static void assign_stages(struct overlap *o)
+static void assign_rooms(struct overlap *o)
 {
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
@@ -70,7 +70,7 @@ enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool
     const bool carried = s->carried;
     o->plan = *plan;
     o->round = (struct round){.grad_norm = -1};
-    assign_stages(o);
+    assign_rooms(o);
     TRY(shard_begin(s, plan, gradient_sum(o)));
     if (overlap_idle(o))
         s->carried = carried; /* until the group computes again */
@@ -120,7 +120,7 @@ enum sotto_status overlap_send(struct overlap *o)
     o->sent = s->counts;
     s->counts = (struct counts){0};
     s->empty = gradient_sum(o);
-    assign_stages(o);
+    assign_rooms(o);
     assign_lane_parts(o);
     return SOTTO_OK;
 }
@@ -130,7 +130,7 @@ void overlap_take(struct overlap *o)
     int idle = o->theta;
     o->theta = o->wire;
     o->wire = idle;
-    assign_stages(o);
+    assign_rooms(o);
 }
 
 static const char *replay_path(const struct shard *s)
@@ -339,7 +339,7 @@ enum sotto_status overlap_init(struct strategy *strategy, const struct strategy_
     if (separate)
         TRY(buffer_init(&o->sum, dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
     TRY(buffer_init(&o->shard.x, dev, DTYPE_F32, o->shard.own.count, MEMORY_OPTIMIZER));
-    assign_stages(o);
+    assign_rooms(o);
     TRY(open_history(o));
     return shard_replicate(&o->shard, setup->mesh->lane, wire_at, wire_at);
 }

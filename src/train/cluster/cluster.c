@@ -8,8 +8,8 @@
 #include "comm/threads/threads.h"
 #include "train/config/budget.h"
 
-/* Whether there is a link to model: "none" is as good as nothing. */
-static bool given(const char *link)
+/* True if a link is modelled; "none" is no link. */
+static bool link_given(const char *link)
 {
     return *link && strcmp(link, "none") != 0;
 }
@@ -30,7 +30,7 @@ static enum sotto_status join_mpi(struct cluster *c)
     if (t->workers && t->workers != c->mpi->size)
         return fail(SOTTO_EINVAL, "train.workers = %d, but MPI started %d ranks", t->workers,
                     c->mpi->size);
-    if (given(config->link.intra) || given(config->link.inter))
+    if (link_given(config->link.intra) || link_given(config->link.inter))
         return fail(SOTTO_EINVAL, "modelled links ([link]) are for workers of one process; MPI's "
                                   "links are real");
     t->workers = c->mpi->size;
@@ -61,17 +61,16 @@ static enum sotto_status check_nccl(const struct cluster *c)
         return SOTTO_OK;
     if (!c->mpi)
         return fail(SOTTO_EINVAL,
-                    "comm.nccl = on is for ranks of MPI (mpirun), a GPU each: workers "
-                    "of one process share one");
-    if (device_place(device) == PLACE_HOST) /* auto, too, where there is no GPU */
-        return fail(SOTTO_EINVAL, "comm.nccl = on carries vectors of GPUs, and train.device = %s",
-                    device);
+                    "comm.nccl = on is for ranks of MPI (mpirun) with a GPU each: workers of one "
+                    "process share a GPU");
+    if (device_place(device) == PLACE_HOST) /* device = auto without a GPU, too */
+        return fail(SOTTO_EINVAL, "comm.nccl = on needs GPUs, and train.device = %s", device);
     return SOTTO_OK;
 }
 
-/* Who is on which node: as MPI says, or in parts of neighbours. Nodes count from 0 in the order of
- * ranks. */
-static enum sotto_status place(struct cluster *c)
+/* Assigns workers to nodes: MPI's hosts, or consecutive parts of equal size. Nodes count from 0 in
+ * the order of ranks. */
+static enum sotto_status assign_nodes(struct cluster *c)
 {
     const int asked = c->config->train.nodes ? c->config->train.nodes : 1;
     if (asked > c->size)
@@ -107,21 +106,21 @@ static enum sotto_status check_links(const struct cluster *c)
     const char *of_inter = l->adapters != 1             ? "adapters"
                            : strcmp(l->speed, "1") != 0 ? "speed"
                                                         : NULL;
-    if (given(l->inter) && c->nodes == 1)
+    if (link_given(l->inter) && c->nodes == 1)
         return fail(SOTTO_EINVAL,
-                    "link.inter is the link between nodes, and there is one node: --nodes=N lays "
+                    "link.inter is the link between nodes, and there is one node: --nodes=N places "
                     "the %d worker%s on several, --link.intra=%s slows the links inside",
                     c->size, c->size == 1 ? "" : "s", l->inter);
-    if (!given(l->inter) && of_inter)
+    if (!link_given(l->inter) && of_inter)
         return fail(SOTTO_EINVAL,
-                    "link.%s is about the link between nodes, and there is none: it wants "
+                    "link.%s is about the link between nodes, and there is none: set "
                     "--link.inter=BANDWIDTH,LATENCY%s",
                     of_inter, c->nodes == 1 ? " and --nodes=N" : "");
     return SOTTO_OK;
 }
 
-/* How fast workers and links are. */
-static enum sotto_status set_speeds(struct cluster *c)
+/* Sets the speeds of workers and links. */
+static enum sotto_status set_cluster_speeds(struct cluster *c)
 {
     const struct run_config *config = c->config;
     const struct link_config *l = &config->link;
@@ -140,7 +139,8 @@ static enum sotto_status set_speeds(struct cluster *c)
     return SOTTO_OK;
 }
 
-/* How many nodes the groups of a mesh may lie on: neighbours, and as many workers on each. */
+/* Returns the number of nodes if each has the same number of consecutive ranks, else 0: groups of a
+ * mesh are then within nodes. */
 static int equal_nodes(const struct cluster *c)
 {
     for (int r = 0; r < c->size; r++)
@@ -149,8 +149,8 @@ static int equal_nodes(const struct cluster *c)
     return c->nodes;
 }
 
-/* Which method, on which mesh. */
-static enum sotto_status lay_out(struct cluster *c)
+/* Resolves the method and its mesh. */
+static enum sotto_status resolve_strategy(struct cluster *c)
 {
     struct strategy_config *s = &c->config->strategy;
     s->nodes = equal_nodes(c);
@@ -158,8 +158,9 @@ static enum sotto_status lay_out(struct cluster *c)
     if (c->leads && !s->nodes && !*s->mesh && s->groups > 1 && strategy_shares(s)) {
         char method[OPTION_ROOM];
         strategy_describe(s, method);
-        log_warn("%s: each worker is a group of its own, which shares nothing, since the nodes do "
-                 "not have as many neighbouring workers each; strategy.mesh = RxS says otherwise",
+        log_warn("%s: each worker is a group of its own and shares nothing, since the nodes do not "
+                 "have the same number of consecutive workers; set strategy.mesh = RxS to change "
+                 "this",
                  method);
     }
     return SOTTO_OK;
@@ -174,7 +175,7 @@ enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st)
     return status_raise(&note);
 }
 
-/* The optimizer is the user's, or what an option of the method says. */
+/* Checks the optimizer, which the method may choose. */
 static enum sotto_status check_optim(struct run_config *config)
 {
     char key[OPTION_ROOM], value[OPTION_ROOM], both[2 * OPTION_ROOM + 8];
@@ -185,7 +186,7 @@ static enum sotto_status check_optim(struct run_config *config)
     return optim_check(&config->optim, both);
 }
 
-/* Rates of groups without common rounds are those of a length that is known at the start. */
+/* Checks that asynchronous groups know the number of steps that their learning rates need. */
 static enum sotto_status check_rates(const struct run_config *config)
 {
     const struct train_config *t = &config->train;
@@ -196,14 +197,14 @@ static enum sotto_status check_rates(const struct run_config *config)
         return SOTTO_OK;
     if (counted && strategy_elastic(&config->strategy))
         return fail(SOTTO_EINVAL,
-                    "train.%s does not tell how many steps %s takes: how many micro-batches are in "
-                    "one goes by time; give train.steps",
+                    "train.%s does not give the number of steps of %s: micro-batches a step depend "
+                    "on time; set train.steps",
                     t->tokens > 0 ? "tokens" : "samples", method);
     if (t->steps >= 0 || counted || !optim_wants_length(&config->optim))
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
-                "train.seconds = %g alone does not tell how many steps %s takes, which its "
-                "learning rates depend on: give train.steps, too, as the most that it takes, or "
+                "train.seconds = %g alone does not give the number of steps of %s, which its "
+                "learning rates depend on: set train.steps, too, as an upper limit, or "
                 "optim.schedule = constant",
                 t->seconds, method);
 }
@@ -226,11 +227,11 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     TRY_DONE(cluster_find_cores(c));
     TRY_DONE(cluster_check_threads(c));
     TRY_DONE(cluster_check_pin(c));
-    TRY_DONE(place(c));
-    TRY_DONE(lay_out(c));
+    TRY_DONE(assign_nodes(c));
+    TRY_DONE(resolve_strategy(c));
     TRY_DONE(check_optim(config));
     TRY_DONE(check_rates(config));
-    TRY_DONE(set_speeds(c));
+    TRY_DONE(set_cluster_speeds(c));
 done:
     if (st != SOTTO_OK) {
         cluster_abort(c, st);
@@ -252,7 +253,7 @@ void cluster_close(struct cluster *c)
 enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg)
 {
     const struct run_config *config = c->config;
-    const bool linked = given(config->link.intra) || given(config->link.inter);
+    const bool linked = link_given(config->link.intra) || link_given(config->link.inter);
     struct engine_config engine = {.workers = c->size,
                                    .node = c->node,
                                    .links = &c->links,

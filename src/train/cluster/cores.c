@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* sched_getaffinity, sched_setaffinity */
-/* The cores of a worker: how many, and which. */
+/* The cores of a worker: number, and binding. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "comm/mpi/mpi.h"
 #include "train/cluster/cluster.h"
 
-/* Workers of ranks below `rank` that are on this machine. */
-static int beside(const struct cluster *c, int rank)
+/* Returns the workers of ranks below `rank` on this machine. */
+static int workers_before(const struct cluster *c, int rank)
 {
     int n = 0;
     for (int r = 0; r < rank; r++)
@@ -21,16 +21,16 @@ static int beside(const struct cluster *c, int rank)
     return n;
 }
 
-/* Methods that depend on timing compute for as long as the exchange takes, which without a core of
- * its own is for as long as they compute. */
-static void warn_of_starving(const struct cluster *c, int here)
+/* Warns if timed methods have too few cores: they compute until the exchange is done, and an
+ * exchange without a core of its own waits for the computing. */
+static void warn_few_cores(const struct cluster *c, int here)
 {
     const int all = c->cores * here / c->around, quota = cores_quota("");
     const int cores = quota && quota < all ? quota : all;
     if (strategy_timed(&c->config->strategy) && here > 1 && 2 * here > cores)
         log_warn(
-            "%d workers on %d %s: this method wants two each; here the exchange waits for a core "
-            "while all go on computing, and rounds take far more micro-batches than needed",
+            "%d workers on %d %s: this method needs two each; here the exchange waits for a core "
+            "while all workers compute, and rounds take far more micro-batches than needed",
             here, cores, cores == 1 ? "core" : "cores");
 }
 
@@ -49,15 +49,16 @@ void cluster_count_around(struct cluster *c, const struct cluster_mask *all, int
     }
 }
 
-/* Ranks that a launcher has bound may have cores of their own, or share some: a socket's. */
-static enum sotto_status find_ranks_around(struct cluster *c)
+/* Finds ranks with common cores. Ranks that a launcher has bound may have cores of their own, or
+ * share a socket. */
+static enum sotto_status find_ranks_sharing(struct cluster *c)
 {
     const struct comm *mpi = c->mpi;
     struct cluster_mask mine, *all = calloc((size_t)mpi->size, sizeof *all);
     if (!all)
         return fail(SOTTO_ENOMEM, "no memory for %d ranks", mpi->size);
     if (sched_getaffinity(0, sizeof mine, (cpu_set_t *)(void *)&mine) != 0)
-        memset(&mine, 0xff, sizeof mine); /* more than it holds */
+        memset(&mine, 0xff, sizeof mine); /* the machine has more cores than the mask */
     const enum sotto_status st = comm_gather_bytes(c->mpi, all, &mine, sizeof mine);
     for (int r = 0; r < mpi->size; r++)
         if (!mpi_same_machine(mpi, r))
@@ -72,11 +73,12 @@ enum sotto_status cluster_find_cores(struct cluster *c)
     c->cores = cores_bound();
     c->around = c->size;
     c->before = 0;
-    return c->mpi ? find_ranks_around(c) : SOTTO_OK;
+    return c->mpi ? find_ranks_sharing(c) : SOTTO_OK;
 }
 
-/* Threads of each of the workers that are `here`. A quota is of them all, whoever bound them. */
-static int share(const struct cluster *c, int here)
+/* Returns the threads of each of `here` workers on this machine. All of them share a quota, bound
+ * or not. */
+static int threads_each(const struct cluster *c, int here)
 {
     const int asked = c->config->train.threads, quota = cores_quota("");
     int each = asked ? asked / here : c->cores / c->around;
@@ -89,7 +91,7 @@ int cluster_threads(const struct cluster *c)
 {
     if (c->config->train.time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
-    return share(c, beside(c, c->size));
+    return threads_each(c, workers_before(c, c->size));
 }
 
 void cluster_warn_cores(const struct cluster *c)
@@ -100,17 +102,17 @@ void cluster_warn_cores(const struct cluster *c)
         return;
     if (bound && c->cores == 1 && !t->threads)
         log_warn("each rank is bound to one core, where communication competes with computing: "
-                 "mpirun --bind-to none, or srun -c 2, lets it run beside");
+                 "start with mpirun --bind-to none, or srun -c 2");
     else
-        warn_of_starving(c, beside(c, c->size));
+        warn_few_cores(c, workers_before(c, c->size));
 }
 
 int cluster_crowd(const struct cluster *c, int *cores)
 {
     const struct train_config *t = &c->config->train;
-    const int here = beside(c, c->size), quota = cores_quota("");
-    const int each = share(c, here);
-    const bool by_quota = quota && quota < here * each; /* which all workers here have together */
+    const int here = workers_before(c, c->size), quota = cores_quota("");
+    const int each = threads_each(c, here);
+    const bool by_quota = quota && quota < here * each; /* all workers here share the quota */
     const int threads = each * (by_quota ? here : c->around);
     *cores = by_quota ? quota : c->cores;
     if (t->time == TIME_VIRTUAL || t->oracle == ORACLE_NULL)
@@ -121,7 +123,7 @@ int cluster_crowd(const struct cluster *c, int *cores)
 enum sotto_status cluster_check_pin(const struct cluster *c)
 {
     const struct train_config *t = &c->config->train;
-    const int cores = c->cores, threads = share(c, beside(c, c->size));
+    const int cores = c->cores, threads = threads_each(c, workers_before(c, c->size));
     if (t->pin && t->time == TIME_VIRTUAL)
         return fail(SOTTO_EINVAL, "train.pin: workers of virtual time have no cores of their own");
     if (!t->pin || c->around == 1 || c->around * threads <= cores)
@@ -138,11 +140,11 @@ enum sotto_status cluster_check_threads(const struct cluster *c)
     const int teams = c->mpi ? 1 : c->size;
     if (t->time == TIME_VIRTUAL || t->oracle == ORACLE_NULL)
         return SOTTO_OK;
-    return fail_in(cores_try_threads(teams * (share(c, beside(c, c->size)) - 1)),
+    return fail_in(cores_try_threads(teams * (threads_each(c, workers_before(c, c->size)) - 1)),
                    "train.threads: ");
 }
 
-/* The part of memory that a core is close to. */
+/* Returns the memory node of a core. */
 static int memory_node(int core)
 {
     enum { NODES = 64 };
@@ -155,7 +157,7 @@ static int memory_node(int core)
     return 0;
 }
 
-/* `count` cores of `all` from the first-th on, counted node by node. */
+/* Selects `count` cores of `all` from the `first`-th on, counted node by node. */
 static void cores_from(const cpu_set_t *all, int first, int count, cpu_set_t *out)
 {
     enum { NODES = 64 };
@@ -178,9 +180,9 @@ enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, i
     if (!t->pin)
         return SOTTO_OK;
     if (sched_getaffinity(0, sizeof all, &all) != 0)
-        return fail(SOTTO_EIO, "train.pin: cores cannot be told: %s", strerror(errno));
+        return fail(SOTTO_EIO, "train.pin: cannot read the process's cores: %s", strerror(errno));
     if (c->around == 1)
-        return SOTTO_OK; /* they are its own */
+        return SOTTO_OK; /* all cores are this worker's */
     cores_from(&all, before * threads, threads, &mine);
     if (sched_setaffinity(0, sizeof mine, &mine) != 0)
         return fail(SOTTO_EIO, "train.pin: cannot keep to %d cores: %s", threads, strerror(errno));

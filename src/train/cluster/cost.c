@@ -43,7 +43,7 @@ struct cost cost_mean(const struct cost_joint *j)
     return c;
 }
 
-static struct cost of_account(const struct mesh_account *a)
+static struct cost cost_of_account(const struct mesh_account *a)
 {
     return (struct cost){.wire = a->wire,
                          .waited_others = a->waited_others,
@@ -53,11 +53,11 @@ static struct cost of_account(const struct mesh_account *a)
                          .between = a->between};
 }
 
-/* What the clocks show; and what lanes sent, which may be after the last round. */
-static struct cost own(const struct meter *m)
+/* Returns this worker's clocks, without bytes of lanes, which may be sent after the last round. */
+static struct cost read_clocks(const struct meter *m)
 {
     const struct mesh_account a = mesh_account_own(m->mesh);
-    struct cost c = of_account(&a);
+    struct cost c = cost_of_account(&a);
     c.wire += mesh_account_lanes(m->mesh).wire;
     c.seconds = clock_now(m->worker->clock);
     c.compute = m->oracle->seconds;
@@ -65,7 +65,7 @@ static struct cost own(const struct meter *m)
     return c;
 }
 
-static struct cost lanes(const struct meter *m)
+static struct cost lane_bytes(const struct meter *m)
 {
     const struct mesh_account a = mesh_account_lanes(m->mesh);
     return (struct cost){.inside = a.inside, .between = a.between};
@@ -88,11 +88,11 @@ void meter_free(struct meter *m)
 
 void meter_start(struct meter *m)
 {
-    m->mark = own(m);
+    m->started = read_clocks(m);
     m->running = true;
 }
 
-/* Whether lanes are still to be waited for, for what an earlier pause has put off. */
+/* True if lanes still wait for messages that an earlier pause has delayed. */
 static bool lanes_owe(const struct meter *m)
 {
     double owed[MESH_LANES], sum = 0;
@@ -102,40 +102,40 @@ static bool lanes_owe(const struct meter *m)
     return sum > 0;
 }
 
-/* Adds what the clocks have shown since the last start. */
+/* Adds the time since the last start. */
 static void add_running(const struct meter *m, struct cost *c)
 {
     if (!m->running)
         return;
-    const struct cost now = own(m);
+    const struct cost now = read_clocks(m);
     cost_add(c, &now, 1);
-    cost_add(c, &m->mark, -1);
+    cost_add(c, &m->started, -1);
 }
 
-/* What was counted is one sum from here on, which a run resumed from here begins with. */
+/* Adds the time since the last start to `base`, which a resumed run begins with. */
 void meter_stop(struct meter *m)
 {
     if (!m->running)
         return;
     if (!lanes_owe(m))
-        m->kept = 0;
+        m->pause_wire = 0;
     add_running(m, &m->base);
-    m->beside = mesh_account_lanes(m->mesh).wire;
+    m->lane_wire = mesh_account_lanes(m->mesh).wire;
     m->running = false;
 }
 
 static void keep_lanes(struct meter *m)
 {
     const double wire = mesh_account_lanes(m->mesh).wire;
-    m->kept += wire - m->beside;
-    m->base.wire += wire - m->beside;
-    m->beside = wire;
+    m->pause_wire += wire - m->lane_wire;
+    m->base.wire += wire - m->lane_wire;
+    m->lane_wire = wire;
 }
 
 void meter_forget_lanes(struct meter *m)
 {
-    m->base.wire -= m->kept;
-    m->kept = 0;
+    m->base.wire -= m->pause_wire;
+    m->pause_wire = 0;
 }
 
 enum sotto_status meter_go_on(struct meter *m)
@@ -143,7 +143,7 @@ enum sotto_status meter_go_on(struct meter *m)
     struct worker *w = m->worker;
     if (!w->ops->end_pause)
         return SOTTO_OK;
-    TRY(w->ops->end_pause(w, meter_read(m).seconds, m->least));
+    TRY(w->ops->end_pause(w, meter_read(m).seconds, m->least_clock));
     mesh_owe(m->mesh, m->owed);
     memset(m->owed, 0, sizeof m->owed);
     keep_lanes(m);
@@ -152,7 +152,7 @@ enum sotto_status meter_go_on(struct meter *m)
 
 struct cost meter_read(const struct meter *m)
 {
-    const struct cost beside = lanes(m);
+    const struct cost beside = lane_bytes(m);
     struct cost c = m->base;
     add_running(m, &c);
     cost_add(&c, &beside, 1);
@@ -166,13 +166,13 @@ struct cost meter_read(const struct meter *m)
 enum sotto_status meter_tell(struct meter *m, struct meter_row *row)
 {
     *row = (struct meter_row){0};
-    TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result ... */
+    TRY(mesh_rest(m->mesh)); /* messages in flight are saved with their result */
     row->cost = meter_read(m);
     mesh_owed(m->mesh, row->owed);
     if (!m->worker->ops->end_pause)
         return SOTTO_OK;
-    row->cost.wire += /* ... and what it takes is waited for after the pause */
-        mesh_account_lanes(m->mesh).wire - m->beside;
+    row->cost.wire += /* their time is waited for after the pause */
+        mesh_account_lanes(m->mesh).wire - m->lane_wire;
     row->clock = clock_now(m->worker->clock);
     return SOTTO_OK;
 }
@@ -205,7 +205,7 @@ static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
     TRY(state_real(v, "cost.compute", &c->compute));
     TRY(state_int(v, "cost.inside", &c->inside));
     TRY(state_int(v, "cost.between", &c->between));
-    if (state_loading(v) && !state_has(v, "cost.wire")) /* of a version that did not know it */
+    if (state_loading(v) && !state_has(v, "cost.wire")) /* a version without it */
         return SOTTO_OK;
     TRY(state_real(v, "cost.wire", &c->wire));
     TRY(state_real(v, "cost.waited_others", &c->waited_others));
@@ -215,21 +215,22 @@ static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
     return state_int(v, "cost.microbatches", &c->microbatches);
 }
 
-/* The jitter goes on where it was; one more worker goes on as another did. */
+/* Visits the number of micro-batches, so that the jitter continues where it was; an additional
+ * worker takes another's number. */
 enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v)
 {
     struct worker *w = m->worker;
     int64_t of = w->size;
     if (state_loading(v) && (of = state_owners(v, "jitter", "begun")) < 1)
-        return state_ignore(v, "jitter."); /* of a version that counted otherwise */
+        return state_ignore(v, "jitter."); /* a version that counted otherwise */
     TRY(state_enter_own(v, "jitter", w->rank % of, of));
     TRY(state_count(v, "begun", &w->begun, STATE_TOTAL));
     state_leave(v);
     return state_loading(v) ? state_ignore(v, "jitter.") : SOTTO_OK;
 }
 
-/* Rows of earlier versions: times in nanoseconds, without the clock. */
-static enum sotto_status load_rounded(struct meter *m, struct state_visitor *v)
+/* Loads rows of earlier versions: times in nanoseconds, without the clock. */
+static enum sotto_status load_old_rows(struct meter *m, struct state_visitor *v)
 {
     enum { COSTS = sizeof(struct cost) / sizeof(int64_t) };
     const size_t size = (size_t)m->worker->size;
@@ -257,7 +258,8 @@ static enum sotto_status load_rounded(struct meter *m, struct state_visitor *v)
     return st;
 }
 
-/* As many workers as there were have what each of these had; others go on from the joined costs. */
+/* Loads the rows of all workers; if their number has changed, this worker continues from the joined
+ * costs. */
 static enum sotto_status load_rows(struct meter *m, struct state_visitor *v,
                                    const struct cost *joined)
 {
@@ -270,7 +272,7 @@ static enum sotto_status load_rows(struct meter *m, struct state_visitor *v,
     if (workers == size && state_has(v, "cost.rows"))
         return state_ints(v, "cost.rows", (int64_t *)m->each, (size_t)size * ROW);
     if (workers == size && state_has(v, "cost.each") && state_has(v, "cost.update"))
-        return load_rounded(m, v);
+        return load_old_rows(m, v);
     return SOTTO_OK;
 }
 
@@ -279,7 +281,7 @@ static bool time_lasts(double seconds)
     return seconds >= 0 && seconds < 1e9; /* thirty years */
 }
 
-/* What a file says is added up and compared with budgets. */
+/* Checks costs from a file, which are summed and compared with budgets. */
 static enum sotto_status check_cost(const struct cost *c)
 {
     const double seconds[] = {c->seconds,       c->compute,     c->wire,
@@ -295,12 +297,12 @@ static enum sotto_status check_cost(const struct cost *c)
     return SOTTO_OK;
 }
 
-/* This worker begins with its row. */
+/* Starts this worker from its row. */
 static enum sotto_status take_row(struct meter *m)
 {
     const struct meter_row *row = &m->each[m->worker->rank];
     TRY(check_cost(&row->cost));
-    m->least = 0;
+    m->least_clock = 0;
     for (int i = 0; i < MESH_LANES; i++)
         if (!time_lasts(row->owed[i]))
             return fail(SOTTO_EFORMAT, "an exchange is to take %g seconds more", row->owed[i]);
@@ -308,12 +310,12 @@ static enum sotto_status take_row(struct meter *m)
         if (!time_lasts(m->each[r].clock))
             return fail(SOTTO_EFORMAT, "the clock of worker %d is at %g seconds", r,
                         m->each[r].clock);
-        m->least = fmax(m->least, m->each[r].clock);
+        m->least_clock = fmax(m->least_clock, m->each[r].clock);
     }
     m->base = row->cost;
     memcpy(m->owed, row->owed, sizeof m->owed);
-    m->sent = lanes(m);
-    m->beside = mesh_account_lanes(m->mesh).wire;
+    m->sent = lane_bytes(m);
+    m->lane_wire = mesh_account_lanes(m->mesh).wire;
     m->running = false;
     return SOTTO_OK;
 }

@@ -1,11 +1,11 @@
-/* The cluster in a line, for the header of a run, its report and comparisons. */
+/* Describes the cluster in a line, for the header of a run, its report and comparisons. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "train/cluster/cluster.h"
 
-static void say(char out[CLUSTER_ROOM], const char *format, ...)
+static void describe_text(char out[CLUSTER_ROOM], const char *format, ...)
 {
     const size_t used = strlen(out);
     va_list args;
@@ -14,8 +14,8 @@ static void say(char out[CLUSTER_ROOM], const char *format, ...)
     va_end(args);
 }
 
-/* The fewest and the most workers of a node. */
-static void find_sizes(const struct cluster *c, int *least, int *most)
+/* Finds the smallest and the largest node. */
+static void find_node_sizes(const struct cluster *c, int *least, int *most)
 {
     *least = c->size;
     *most = 0;
@@ -25,26 +25,26 @@ static void find_sizes(const struct cluster *c, int *least, int *most)
     }
 }
 
-/* A list may name thousands. */
-static void say_list(char out[CLUSTER_ROOM], const char *what, const char *list)
+/* Appends a list, which may have thousands of elements. */
+static void describe_list(char out[CLUSTER_ROOM], const char *what, const char *list)
 {
     enum { SHOWN = 40 };
     if (strcmp(list, "1") != 0)
-        say(out, "; %s %.*s%s", what, SHOWN, list, strlen(list) > SHOWN ? "..." : "");
+        describe_text(out, "; %s %.*s%s", what, SHOWN, list, strlen(list) > SHOWN ? "..." : "");
 }
 
-static void say_links(char out[CLUSTER_ROOM], const struct cluster *c)
+static void describe_links(char out[CLUSTER_ROOM], const struct cluster *c)
 {
     const struct link_config *l = &c->config->link;
-    say(out, "; inside %.40s", *l->intra ? l->intra : "no limit");
+    describe_text(out, "; inside %.40s", *l->intra ? l->intra : "no limit");
     if (c->nodes == 1)
         return;
-    say(out, "; between %.40s", *l->inter ? l->inter : "no limit");
+    describe_text(out, "; between %.40s", *l->inter ? l->inter : "no limit");
     if (*l->inter && l->adapters)
-        say(out, ", %d adapter%s a node", l->adapters, l->adapters == 1 ? "" : "s");
+        describe_text(out, ", %d adapter%s a node", l->adapters, l->adapters == 1 ? "" : "s");
     else if (*l->inter)
-        say(out, ", an adapter a worker");
-    say_list(out, "adapters' speeds", l->speed);
+        describe_text(out, ", an adapter a worker");
+    describe_list(out, "adapters' speeds", l->speed);
 }
 
 void cluster_describe(const struct cluster *c, char out[CLUSTER_ROOM])
@@ -52,17 +52,17 @@ void cluster_describe(const struct cluster *c, char out[CLUSTER_ROOM])
     const struct run_config *config = c->config;
     const bool simulated = config->train.time == TIME_VIRTUAL;
     int least, most;
-    find_sizes(c, &least, &most);
+    find_node_sizes(c, &least, &most);
     snprintf(out, CLUSTER_ROOM, "%d node%s x ", c->nodes, c->nodes == 1 ? "" : "s");
     if (least == most)
-        say(out, "%d worker%s", most, most == 1 ? "" : "s");
+        describe_text(out, "%d worker%s", most, most == 1 ? "" : "s");
     else
-        say(out, "%d to %d workers, %d in all", least, most, c->size);
+        describe_text(out, "%d to %d workers, %d in all", least, most, c->size);
     if (simulated || *config->link.intra || *config->link.inter)
-        say_links(out, c);
-    say_list(out, "speeds", config->worker.speed);
+        describe_links(out, c);
+    describe_list(out, "speeds", config->worker.speed);
     if (*config->worker.memory && strcmp(config->worker.memory, "none") != 0)
-        say(out, "; memory %.40s", config->worker.memory);
+        describe_text(out, "; memory %.40s", config->worker.memory);
     if (config->worker.jitter > 0)
-        say(out, "; jitter %g", config->worker.jitter);
+        describe_text(out, "; jitter %g", config->worker.jitter);
 }

@@ -1,6 +1,6 @@
-/* What the ranks of a run compute with. Every rank updates parameters for itself, and copies that
- * were updated by other kernels would drift apart, so machines of several kinds use the best that
- * all of them have. */
+/* The kernels of a run's ranks. Every rank updates its own copy of the parameters, and copies
+ * updated by different kernels would diverge, so machines of several kinds use the best kernels
+ * that all of them support. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "train/cluster/cluster.h"
 
-static bool has(const char *words, const char *word, size_t length)
+static bool has_word(const char *words, const char *word, size_t length)
 {
     for (const char *at = words; *at; at += strcspn(at, " "), at += *at == ' ')
         if (strcspn(at, " ") == length && strncmp(at, word, length) == 0)
@@ -24,12 +24,12 @@ enum sotto_status cluster_common_kernels(const struct cluster_kernels *all, int 
         if (strcmp(all[r].device, all[0].device) != 0)
             return fail(SOTTO_EINVAL,
                         "train.device: rank 0 computes on '%s' and rank %d on '%s', and their "
-                        "copies of parameters would drift apart: name a device that all have",
+                        "copies of parameters would diverge: name a device that all ranks have",
                         all[0].device, r, all[r].device);
     for (const char *word = all[0].has; *word;) {
         const size_t length = strcspn(word, " ");
         int r = 1;
-        while (r < n && has(all[r].has, word, length))
+        while (r < n && has_word(all[r].has, word, length))
             r++;
         if (r == n) {
             snprintf(best, DEVICE_KERNELS_ROOM, "%.*s", (int)length, word);
@@ -40,8 +40,8 @@ enum sotto_status cluster_common_kernels(const struct cluster_kernels *all, int 
     return SOTTO_OK;
 }
 
-/* A rank that would choose others; -1: none. */
-static int who_has_better(const struct cluster_kernels *all, int n, const char *best)
+/* Returns a rank that supports better kernels; -1: none. */
+static int rank_with_better(const struct cluster_kernels *all, int n, const char *best)
 {
     for (int r = 0; r < n; r++)
         if (strncmp(all[r].has, best, strlen(best)) != 0)
@@ -49,17 +49,17 @@ static int who_has_better(const struct cluster_kernels *all, int n, const char *
     return -1;
 }
 
-static enum sotto_status settle(struct cluster *c, const struct cluster_kernels *all)
+static enum sotto_status settle_kernels(struct cluster *c, const struct cluster_kernels *all)
 {
     char best[DEVICE_KERNELS_ROOM];
     TRY(cluster_common_kernels(all, c->mpi->size, best));
-    const int better = who_has_better(all, c->mpi->size, best);
+    const int better = rank_with_better(all, c->mpi->size, best);
     if (!*best || better < 0)
         return SOTTO_OK;
     snprintf(c->config->train.device, sizeof c->config->train.device, "%s:%s", all[0].device, best);
     if (c->leads)
-        log_warn("rank %d could compute with '%.*s', but others have no better kernels than '%s', "
-                 "and copies of parameters have to stay equal: train.device = %s",
+        log_warn("rank %d supports '%.*s', but other ranks no better kernels than '%s', and copies "
+                 "of parameters have to stay equal: train.device = %s",
                  better, (int)strcspn(all[better].has, " "), all[better].has, best,
                  c->config->train.device);
     return SOTTO_OK;
@@ -79,7 +79,7 @@ enum sotto_status cluster_settle_device(struct cluster *c)
     device_kernels(t->device, mine.has);
     enum sotto_status st = comm_gather_bytes(c->mpi, all, &mine, sizeof mine);
     if (st == SOTTO_OK)
-        st = settle(c, all);
+        st = settle_kernels(c, all);
     free(all);
     return st;
 }

@@ -17,50 +17,49 @@ static const struct option train_options[] = {
     OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
     OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
     OPTION_ENUM(S, head, "auto", head_names,
-                "the classifier of such a model over images; auto: new where it has another number "
-                "of classes than the data, or none"),
+                "classifier of an `init` model over images; auto: new if the model has no "
+                "classifier, or another number of classes than the data"),
     OPTION_BOOL(
         S, resume, "false",
-        "go on from the newest checkpoint in `out`, or in the folder named behind it, or from the "
-        "checkpoint named there"),
+        "resume from the newest checkpoint in `out`, or in the folder that follows --resume, which "
+        "may be a checkpoint itself"),
     OPTION_LONG(
         S, steps, "-1", -1, 1e15,
-        "rounds (updates of the parameters); -1: 1000, or no limit where tokens, samples or "
-        "seconds are given"),
+        "rounds (updates of the parameters); -1: 1000, or no limit if tokens, samples or seconds "
+        "are given"),
     OPTION_LONG(S, tokens, "0", 0, 1e15, "end after this many tokens, of all workers; 0: no limit"),
     OPTION_LONG(S, samples, "0", 0, 1e15,
                 "end after this many sequences or images, of all workers; 0: no limit"),
     OPTION_REAL(S, seconds, "0", 0, 1e12, "end after this training time; 0: no limit"),
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences or images of a micro-batch"),
-    OPTION_INT(S, seq, "0", 0, 1 << 22,
-               "tokens of a sequence; 0: as many as the model has positions"),
-    OPTION_LONG(S, seed, "1", 0, 1e15, "of new weights and of the order of the data"),
+    OPTION_INT(S, seq, "0", 0, 1 << 22, "tokens of a sequence; 0: the model's positions"),
+    OPTION_LONG(S, seed, "1", 0, 1e15, "seed of new weights and of the order of the data"),
     OPTION_LONG(S, log_every, "10", 1, 1e15, "rounds between metrics"),
     OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),
     OPTION_LONG(S, eval_batches, "50", 0, 1e15,
                 "micro-batches of an evaluation, spread over the held-out data; 0: all"),
     OPTION_BOOL(S, save, "true",
-                "false: no checkpoints and no model, only metrics and the report; a run that is "
-                "stopped begins anew"),
+                "false: no checkpoints and no model, only metrics and the report; a stopped run "
+                "cannot be resumed"),
     OPTION_LONG(S, save_every, "0", 0, 1e15,
                 "rounds between checkpoints; 0: by save_minutes and at the end only"),
     OPTION_REAL(S, save_minutes, "15", 0, 1e9,
-                "real minutes between checkpoints, besides save_every: the first round behind them "
-                "makes one, and where groups train apart the first exchange; 0: never"),
+                "minutes of real time between checkpoints, in addition to save_every: made after "
+                "the next round or, if groups train independently, the next exchange; 0: never"),
     OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
     OPTION_BOOL(
         S, keep_best, "false",
-        "keep the checkpoint with the lowest held-out loss too, in `best` in `out`, a run's "
-        "folder itself"),
+        "keep the checkpoint with the lowest held-out loss too, in the folder `best` of `out`, "
+        "which is a run's folder itself"),
     OPTION_LONG(S, patience, "0", 0, 1e15,
-                "evaluations in a row without a lower held-out loss that end the run; 0: none do"),
+                "end after this many evaluations in a row without a lower held-out loss; 0: never"),
     OPTION_ENUM(S, save_dtype, "auto", save_dtype_names,
-                "of the model's weights; auto: as they came with `init`, fp32 from scratch"),
+                "type of the saved weights; auto: the type in `init`, fp32 for a new model"),
     OPTION_INT(S, workers, "0", 0, 1 << 20,
                "workers in this process; 0: one, or the ranks that MPI started"),
     OPTION_INT_WAS(S, nodes, "0", 0, 1 << 20,
-                   "nodes that the workers lie on, in neighbouring parts as equal as can be; 0: "
-                   "one, or under MPI the hosts",
+                   "nodes of the workers, consecutive workers in about equal parts; 0: one, or "
+                   "under MPI the hosts",
                    "worker.per_node=0"),
     OPTION_ENUM(S, time, "real", time_names,
                 "virtual: a simulated cluster, see [link] and [worker]"),
@@ -73,66 +72,67 @@ static const struct option train_options[] = {
                "stages that the model is cut into; 0: one, with several workers one a layer"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs and compute the rest again"),
     OPTION_ENUM(S, activations, "fp32", activation_names,
-                "what is kept of a micro-batch between layers, and sent between stages; bf16 takes "
-                "half the memory, and sums are in fp32 all the same"),
+                "type of activations between layers, kept for the backward pass and sent between "
+                "stages; bf16 takes half the memory, and sums are fp32 in both cases"),
     OPTION_BOOL(S, trace, "false",
-                "write the activations that each stage's forward and backward leave and need to "
+                "write the bytes of activations of every stage's forward and backward to "
                 "trace-WORKER.tsv in `out`"),
     OPTION_BOOL(S, check_memory, "true",
-                "refuse a run that by its estimate needs more memory than there is"),
+                "refuse a run whose estimated memory is more than there is left"),
     OPTION_BOOL(S, check_disk, "true",
-                "refuse a run whose checkpoints need more room than the disk of `out` has"),
+                "refuse a run whose checkpoints do not fit the disk of `out`"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
 #undef S
 
 #define S struct worker_config
 static const struct option worker_options[] = {
-    OPTION_TEXT(S, speed, "1", "relative speeds, \"1,1,1,0.25\"; the last one holds for the rest"),
+    OPTION_TEXT(S, speed, "1",
+                "relative speeds of workers, \"1,1,1,0.25\"; the last speed is "
+                "repeated"),
     OPTION_TEXT(S, step, "", "time of a micro-batch at speed 1, \"50ms\"; empty: measured once"),
     OPTION_TEXT(S, memory, "",
-                "bandwidth of the memory at speed 1, \"20GB/s\", which steps, averages and copies "
-                "of vectors take their time by; none: they take none; empty: measured where step "
-                "is, else none"),
-    OPTION_REAL(S, jitter, "0", 0, 10, "standard deviation of that time, as a share of it"),
-    OPTION_LONG(S, jitter_seed, "1", 0, 1e15, "of the jitter"),
+                "memory bandwidth at speed 1, \"20GB/s\", which gives the time of steps, averages "
+                "and copies of vectors; none: no time; empty: measured if step is, else none"),
+    OPTION_REAL(S, jitter, "0", 0, 10,
+                "standard deviation of a micro-batch's time, as a share of "
+                "that time"),
+    OPTION_LONG(S, jitter_seed, "1", 0, 1e15, "seed of the jitter"),
 };
 #undef S
 
 #define S struct link_config
 static const struct option link_options[] = {
-    OPTION_TEXT(S, intra, "", "inside a node, \"25GB/s,2us\"; empty: infinitely fast"),
-    OPTION_TEXT(S, inter, "", "between nodes (train.nodes), \"100Mbit/s,5ms\""),
+    OPTION_TEXT(S, intra, "", "links inside a node, \"25GB/s,2us\"; empty: infinitely fast"),
+    OPTION_TEXT(S, inter, "", "links between nodes (train.nodes), \"100Mbit/s,5ms\""),
     OPTION_INT(S, adapters, "1", 0, 1 << 20,
-               "network adapters of a node, each as fast as `inter`, which the node's workers take "
-               "in turn; 0: one a worker"),
+               "network adapters of a node, each as fast as `inter`, assigned to the node's "
+               "workers in turn; 0: one a worker"),
     OPTION_TEXT(S, speed, "1",
-                "relative speeds of the nodes' adapters, \"1,1,0.25\"; the last one holds for the "
-                "rest"),
+                "relative speeds of the nodes' adapters, \"1,1,0.25\"; the last speed is repeated"),
 };
 #undef S
 
 #define S struct comm_config
 static const struct option comm_options[] = {
     OPTION_ENUM(S, collectives, "ring", collective_names,
-                "under MPI: our ring, which sums as threads do, to the bit; or the library's own, "
-                "native, which may suit many ranks and small models"),
+                "under MPI: ring sums in the order of threads, with the same bits; native is the "
+                "library's own, for many ranks and small models"),
     OPTION_ENUM(
         S, nccl, "auto", nccl_names,
-        "under MPI: vectors of GPUs go from one to the other by NCCL, summed as threads do; "
-        "off: through the host's memory; auto: NCCL where all ranks find libnccl.so.2 and "
-        "have a GPU of their own"),
+        "under MPI: on sends vectors from GPU to GPU by NCCL, summed in the order of threads; off: "
+        "through host memory; auto: on if all ranks find libnccl.so.2 and have a GPU of their own"),
     OPTION_REAL(S, meet, "20", 0, 1e6,
-                "under MPI: seconds that hosts have for their first messages to each other, before "
-                "the run ends and names those that do not reach each other; 0: no limit"),
+                "under MPI: seconds for the hosts' first messages to each other; then the run ends "
+                "and names the hosts that do not reach each other; 0: no limit"),
 };
 #undef S
 
 #define S struct null_size_config
 static const struct option null_options[] = {
-    OPTION_LONG(S, parameters, "0", 0, 1e15, "of the model; 0: as [model] says"),
-    {OPTION_OF(S, activation_bytes, OPTION_TYPE_LONG, "0", "that a micro-batch holds"), .max = 1e15,
-     .was = "null.activations=0"},
+    OPTION_LONG(S, parameters, "0", 0, 1e15, "parameters of the model; 0: those of [model]"),
+    {OPTION_OF(S, activation_bytes, OPTION_TYPE_LONG, "0", "bytes of activations of a micro-batch"),
+     .max = 1e15, .was = "null.activations=0"},
 };
 #undef S
 
@@ -155,13 +155,14 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
     s[6] = (struct option_section)OPTION_SECTION("comm", "how workers communicate", comm_options,
                                                  &c->comm);
     s[7] = (struct option_section)OPTION_SECTION(
-        "null", "sizes of what is not computed (train.oracle = null)", null_options, &c->null);
+        "null", "sizes of a model that is not computed (train.oracle = null)", null_options,
+        &c->null);
     memcpy(s + RUN_SHARED, models + 1, RUN_MODELS * sizeof *s);
     strategy_sections(&c->strategy, s + RUN_SHARED + RUN_MODELS);
 }
 
-static enum sotto_status load_one(void *arg, const char *section, const char *bare,
-                                  const char *value)
+static enum sotto_status load_kept_option(void *arg, const char *section, const char *bare,
+                                          const char *value)
 {
     struct run_config *c = arg;
     struct option_section sections[RUN_SECTIONS];
@@ -180,7 +181,7 @@ enum sotto_status config_parse_kept(struct run_config *config, const char *text,
     struct option_section sections[RUN_SECTIONS];
     run_sections(config, sections);
     option_defaults(sections, RUN_SECTIONS);
-    return option_read_text(text, name, NULL, load_one, config);
+    return option_read_text(text, name, NULL, load_kept_option, config);
 }
 
 enum sotto_status config_load_kept(struct run_config *config, const char *path)
@@ -196,7 +197,7 @@ void config_differences(const struct run_config *before, const struct run_config
                         config_difference *each, void *arg)
 {
     struct option_section x[RUN_SECTIONS], y[RUN_SECTIONS];
-    run_sections((struct run_config *)before, x); /* they are only read */
+    run_sections((struct run_config *)before, x); /* not modified */
     run_sections((struct run_config *)after, y);
     for (int s = 0; s < RUN_SECTIONS; s++) {
         for (int i = 0; i < x[s].count; i++) {
@@ -240,7 +241,7 @@ enum sotto_status config_speeds(const char *key, const char *text, const char *w
         return fail(SOTTO_EINVAL, "%s is empty: want numbers with commas, such as 1,0.5", key);
     for (int r = 0; r < n; r++) {
         char *end;
-        if (!*at) { /* the last one holds */
+        if (!*at) { /* the last speed is repeated */
             out[r] = out[r - 1];
             continue;
         }

@@ -1,4 +1,4 @@
-/* The whole configuration of a run, as `sotto train --help` shows it. */
+/* The whole configuration of a run, as `sotto train --help` prints. */
 #ifndef SOTTO_TRAIN_CONFIG_CONFIG_H
 #define SOTTO_TRAIN_CONFIG_CONFIG_H
 
@@ -15,31 +15,32 @@ struct train_config { /* [train] */
     char init[OPTION_ROOM]; /* Hugging Face folder to start from */
     bool resume;
     int64_t steps;           /* -1: no limit, once resolved (budget.h) */
-    int64_t tokens, samples; /* to train on, by all workers; 0: no limit */
-    double seconds;          /* of training; 0: no limit                 */
+    int64_t tokens, samples; /* tokens or samples of all workers to train on; 0: no limit */
+    double seconds;          /* seconds of training; 0: no limit */
     int batch, seq;          /* of a micro-batch; seq 0: the model's positions */
     int64_t seed;
-    int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
-    double save_minutes;                       /* ... and checkpoints by time; 0: never */
-    int64_t eval_batches;                      /* 0: all held-out data */
-    bool save;                                 /* checkpoints and the model */
+    int64_t log_every, eval_every,
+        save_every;       /* rounds between two; 0: only at the end (eval, save) */
+    double save_minutes;  /* minutes between two checkpoints, in addition to save_every; 0: never */
+    int64_t eval_batches; /* 0: all held-out data */
+    bool save;            /* checkpoints and the model */
     int keep;
-    bool keep_best;   /* the checkpoint with the lowest held-out loss, too */
-    int64_t patience; /* evaluations without a lower one that end the run; 0: none do */
-    int head;       /* enum train_head, of a model over images  */
-    int save_dtype; /* enum save_dtype, of the published weights */
-    int workers;    /* 0: 1, or as many as MPI started          */
-    int nodes;      /* 0: 1, or the hosts that MPI started on   */
-    int time;       /* enum train_time                          */
-    int oracle;     /* enum train_oracle                        */
-    int threads;    /* of this process                          */
-    bool pin;       /* each worker to cores of its own          */
-    int stages;     /* 0: one, or with several workers a layer each */
+    bool keep_best;   /* keeps the checkpoint with the lowest held-out loss, too */
+    int64_t patience; /* the run ends after `patience` evaluations without a lower loss; 0: never */
+    int head;         /* enum train_head, of a model over images  */
+    int save_dtype;   /* enum save_dtype, of the published weights */
+    int workers;      /* 0: 1, or the ranks that MPI started */
+    int nodes;        /* 0: 1, or the hosts of MPI's ranks */
+    int time;         /* enum train_time                          */
+    int oracle;       /* enum train_oracle                        */
+    int threads;      /* cores for all workers on a machine; 0: all */
+    bool pin;         /* pins each worker's threads to its own cores */
+    int stages;       /* 0: one stage; with several workers one a layer */
     bool recompute;
     int activations;   /* enum dtype: fp32 or bf16         */
     bool trace;        /* see trace.h                      */
-    bool check_memory; /* before anything large is allocated */
-    bool check_disk;   /* before training */
+    bool check_memory; /* refuse a run without enough memory */
+    bool check_disk;   /* refuse a run without enough disk */
     char device[OPTION_ROOM];
 };
 
@@ -53,14 +54,14 @@ struct worker_config { /* [worker] */
 
 struct link_config { /* [link] */
     char intra[OPTION_ROOM], inter[OPTION_ROOM];
-    int adapters; /* of a node; 0: one a worker */
+    int adapters; /* of each node; 0: one a worker */
     char speed[OPTION_LONG_ROOM];
 };
 
 struct comm_config { /* [comm] */
     int collectives; /* enum mpi_collectives */
     int nccl;        /* enum mpi_nccl */
-    double meet;     /* seconds       */
+    double meet;     /* seconds for MPI hosts to reach each other */
 };
 
 struct null_size_config {     /* [null] */
@@ -88,8 +89,8 @@ enum {
 };
 void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
 
-/* Reads a configuration that a run has kept, over the defaults. Keys of methods may be those of
- * versions in which they stood under [strategy]. */
+/* Reads the configuration that a run has saved, over the defaults. Keys of methods may be in
+ * [strategy], as in early versions. */
 enum sotto_status config_load_kept(struct run_config *config, const char *path);
 enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name);
 
@@ -99,20 +100,20 @@ typedef void config_difference(void *arg, const char *key, const char *old_value
 void config_differences(const struct run_config *before, const struct run_config *after,
                         config_difference *each, void *arg);
 
-/* Sets what is said of several nodes back to its default, where `base` says the same and the run is
- * on one: it was meant for others that share it. */
+/* Resets options about nodes to their defaults if the run has one node or worker and `base`, a
+ * shared configuration, set the same values: they are meant for other runs. */
 void config_set_aside_nodes(struct run_config *config, const struct run_config *base);
 
-/* More is a slip of the keyboard: a day for a micro-batch, a thousandth or a thousand times as fast
- * as the others. */
+/* Limits against slips of the keyboard: a day for a micro-batch; a worker 1000 times slower or
+ * faster than the others. */
 #define CONFIG_SECONDS 1e5
 #define CONFIG_SPEED 1e3
 
-/* "50ms", "1.5s", "200us", "3" (seconds). */
+/* Parses a time: "50ms", "1.5s", "200us", "3" (seconds). */
 enum sotto_status config_seconds(const char *key, const char *text, double *out);
 
-/* Speeds of n workers or nodes (`whose`), "1,1,1,0.25", into out (n); the last one holds for those
- * behind it. */
+/* Parses speeds of n workers or nodes (`whose`), "1,1,1,0.25", into out (n). The last speed is
+ * repeated. */
 enum sotto_status config_speeds(const char *key, const char *text, const char *whose, int n,
                                 double *out);
 

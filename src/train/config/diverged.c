@@ -3,14 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Learning rates that a chosen method has besides the optimizer's: ", diloco.outer_lr (now 0.7)".
- */
+/* Lists the learning rates of the chosen methods: ", diloco.outer_lr (now 0.7)". */
 static void list_rates(const struct strategy_config *config, char *out, size_t room)
 {
     struct option_section all[STRATEGY_SECTIONS];
     size_t used = 0;
     *out = '\0';
-    strategy_sections((struct strategy_config *)config, all); /* only read */
+    strategy_sections((struct strategy_config *)config, all); /* not modified */
     for (int s = 0; s < STRATEGY_SECTIONS; s++) {
         for (int i = 0; i < all[s].count && used < room; i++) {
             const struct option *o = &all[s].table[i];
@@ -33,8 +32,8 @@ enum sotto_status diverged_advise(enum sotto_status st, const struct run_config 
     snprintf(cause, sizeof cause, "%s", sotto_error());
     if (steps == 0)
         return fail(st,
-                    "%.500s; no step was done yet, so this is of the parameters that training "
-                    "began with, of the data or of the gradient, not of the learning rate",
+                    "%.500s; no step was done yet, so the cause is in the initial parameters, the "
+                    "data or the gradient, not in the learning rate",
                     cause);
     list_rates(&config->strategy, rates, sizeof rates);
     return fail(st,

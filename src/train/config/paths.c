@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "data/text/source.h"
 
-static void complete(char *name, size_t room, const char *folder)
+static void complete_path(char *name, size_t room, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     if (*name && *name != '/' && file_join(path, folder, name) == SOTTO_OK && strlen(path) < room)
@@ -17,8 +17,8 @@ static void complete(char *name, size_t room, const char *folder)
 }
 
 /* "a.txt, stories:weather, more/" */
-static void complete_list(char *names, size_t room, const struct data_config *data,
-                          const char *folder)
+static void complete_names(char *names, size_t room, const struct data_config *data,
+                           const char *folder)
 {
     char *copy = strdup(names), *text = NULL, *rest = NULL;
     size_t size;
@@ -46,17 +46,17 @@ void paths_complete(struct run_config *c)
     char folder[FILE_PATH_ROOM];
     if (!getcwd(folder, sizeof folder))
         return;
-    complete_list(c->data.train, sizeof c->data.train, &c->data, folder);
-    complete_list(c->data.valid, sizeof c->data.valid, &c->data, folder);
-    complete(c->data.tokenizer, sizeof c->data.tokenizer, folder);
-    complete(c->data.cache, sizeof c->data.cache, folder);
-    complete(c->train.init, sizeof c->train.init, folder);
+    complete_names(c->data.train, sizeof c->data.train, &c->data, folder);
+    complete_names(c->data.valid, sizeof c->data.valid, &c->data, folder);
+    complete_path(c->data.tokenizer, sizeof c->data.tokenizer, folder);
+    complete_path(c->data.cache, sizeof c->data.cache, folder);
+    complete_path(c->train.init, sizeof c->train.init, folder);
     struct option_section methods[STRATEGY_SECTIONS];
     strategy_sections(&c->strategy, methods);
     for (int s = 0; s < STRATEGY_SECTIONS; s++)
         for (int i = 0; i < methods[s].count; i++) {
             const struct option *o = &methods[s].table[i];
             if (o->file)
-                complete((char *)methods[s].config + o->offset, o->room, folder);
+                complete_path((char *)methods[s].config + o->offset, o->room, folder);
         }
 }

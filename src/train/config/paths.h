@@ -4,8 +4,8 @@
 
 #include "train/config/config.h"
 
-/* Puts the working folder in front of every relative name, so that the configuration means the same
- * from any other. A name that does not fit then stays as it is. */
+/* Makes relative names absolute: the configuration then has the same meaning in any working folder.
+ * A name that becomes too long stays relative. */
 void paths_complete(struct run_config *config);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "tensor/ops.h"
 
-static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
+static enum sotto_status model_begin(struct oracle *oracle, int slot, int64_t index, int rank,
+                                     bool sum)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     struct model_slot *s = &o->slot[slot];
@@ -12,31 +13,33 @@ static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, i
     const struct loader_place place = {o->is.seed, index, rank, o->is.worker->size};
     s->place = index * place.size + rank;
     TRY(loader_fill(o->is.loader, place, o->is.rows, o->is.t, &s->batch));
-    /* Without targets it is all zeros, by any scale but 0, which stands for no gradient at all. */
+    /* Without targets the gradient is zero with any scale. Scale 0 would mean no gradient at
+     * all. */
     const double scale = sum || !s->batch.n_targets ? 1 : 1 / (double)s->batch.n_targets;
     return tape_begin(&s->tape, &s->batch, TAPE_TRAIN, (float)scale);
 }
 
-static void fresh(struct oracle *oracle, int slot)
+static void model_fresh(struct oracle *oracle, int slot)
 {
     tape_fresh(&((struct model_oracle *)oracle)->slot[slot].tape);
 }
 
-static enum sotto_status forward_now(void *arg)
+static enum sotto_status forward_job(void *arg)
 {
     struct model_oracle *o = arg;
     return tape_forward(&o->now.slot->tape, o->now.k, o->now.theta);
 }
 
-static enum sotto_status backward_now(void *arg)
+static enum sotto_status backward_job(void *arg)
 {
     struct model_oracle *o = arg;
     return tape_backward(&o->now.slot->tape, o->now.k, o->now.theta, o->now.grad);
 }
 
-/* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. One that
- * is not whole, the last or of short sequences, takes its share of the time. */
-static enum sotto_status compute(struct model_oracle *o, lane_job *work, int parts)
+/* Computes a stage in the worker's time. A micro-batch has three parts: a forward pass, and a
+ * backward pass of twice its work. A smaller micro-batch, the last or of short sequences, takes a
+ * share of the time. */
+static enum sotto_status model_compute(struct model_oracle *o, lane_job *work, int parts)
 {
     struct worker *w = o->is.worker;
     const struct batch *batch = &o->now.slot->batch;
@@ -52,46 +55,47 @@ static enum sotto_status compute(struct model_oracle *o, lane_job *work, int par
     o->base.seconds += end - start;
     if (o->is.trace)
         trace_put(o->is.trace,
-                  &(struct trace_row){end, o->now.slot->place, o->now.k, work == backward_now,
+                  &(struct trace_row){end, o->now.slot->place, o->now.k, work == backward_job,
                                       o->is.pool->live, o->is.pool->high});
     return SOTTO_OK;
 }
 
-static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
+static enum sotto_status model_forward(struct oracle *oracle, int slot, int k,
+                                       const struct view *theta)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     o->now.slot = &o->slot[slot];
     o->now.k = k;
     o->now.theta = theta;
-    return compute(o, forward_now, 1);
+    return model_compute(o, forward_job, 1);
 }
 
-static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
-                                  const struct view *grad)
+static enum sotto_status model_backward(struct oracle *oracle, int slot, int k,
+                                        const struct view *theta, const struct view *grad)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     o->now.slot = &o->slot[slot];
     o->now.k = k;
     o->now.theta = theta;
     o->now.grad = grad;
-    return compute(o, backward_now, 2);
+    return model_compute(o, backward_job, 2);
 }
 
-static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradient,
-                              struct view *out, size_t *count)
+static enum sotto_status model_edge(struct oracle *oracle, int slot, int k, bool gradient,
+                                    struct view *out, size_t *count)
 {
     struct tape *tape = &((struct model_oracle *)oracle)->slot[slot].tape;
     *count = tape_edge_count(tape, k);
     return gradient ? tape_edge_gradient(tape, k, out) : tape_edge(tape, k, out);
 }
 
-static void drop(struct oracle *oracle, int slot, int k)
+static void model_drop(struct oracle *oracle, int slot, int k)
 {
     tape_edge_drop(&((struct model_oracle *)oracle)->slot[slot].tape, k);
 }
 
-static enum sotto_status result(struct oracle *oracle, int slot, struct device *dev,
-                                struct oracle_result *out)
+static enum sotto_status model_result(struct oracle *oracle, int slot, struct device *dev,
+                                      struct oracle_result *out)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     struct model_slot *s = &o->slot[slot];
@@ -103,12 +107,12 @@ static enum sotto_status result(struct oracle *oracle, int slot, struct device *
     struct tape_result r = tape_result(&s->tape, dev);
     *out = (struct oracle_result){r.loss, r.targets, (int64_t)s->batch.rows * s->batch.t};
     const enum sotto_status st = device_check(dev);
-    if (own) /* it waited for what was only issued */
+    if (own) /* includes waiting for kernels issued before */
         o->base.seconds += clock_now(clock) - start;
     return st;
 }
 
-static void needs(struct oracle *oracle, int k, bool *out)
+static void model_needs(struct oracle *oracle, int k, bool *out)
 {
     model_stage_needs(((struct model_oracle *)oracle)->is.model, k, out);
 }
@@ -124,8 +128,8 @@ static enum sotto_status open_notes(struct model_oracle *o, size_t count)
     return SOTTO_OK;
 }
 
-/* A forward moves its own state, which is empty before: what it adds is left there. */
-static enum sotto_status notes(struct oracle *oracle)
+/* Every slot's state is zero before a forward, which leaves there only its own change. */
+static enum sotto_status model_notes(struct oracle *oracle)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     const struct ops *ops = o->is.dev->ops;
@@ -139,7 +143,7 @@ static enum sotto_status notes(struct oracle *oracle)
     return device_failed(o->is.dev);
 }
 
-static enum sotto_status note(struct oracle *oracle, int slot, int sum)
+static enum sotto_status model_note(struct oracle *oracle, int slot, int sum)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     const struct ops *ops = o->is.dev->ops;
@@ -151,7 +155,7 @@ static enum sotto_status note(struct oracle *oracle, int slot, int sum)
     return device_failed(o->is.dev);
 }
 
-static enum sotto_status keep(struct oracle *oracle, int sum, double share)
+static enum sotto_status model_keep(struct oracle *oracle, int sum, double share)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     const struct ops *ops = o->is.dev->ops;
@@ -164,17 +168,17 @@ static enum sotto_status keep(struct oracle *oracle, int sum, double share)
     return device_failed(o->is.dev);
 }
 
-static const struct oracle_ops model_oracle_ops = {.begin = begin,
-                                                   .fresh = fresh,
-                                                   .forward = forward,
-                                                   .backward = backward,
-                                                   .needs = needs,
-                                                   .edge = edge,
-                                                   .drop = drop,
-                                                   .result = result,
-                                                   .notes = notes,
-                                                   .note = note,
-                                                   .keep = keep};
+static const struct oracle_ops model_oracle_ops = {.begin = model_begin,
+                                                   .fresh = model_fresh,
+                                                   .forward = model_forward,
+                                                   .backward = model_backward,
+                                                   .needs = model_needs,
+                                                   .edge = model_edge,
+                                                   .drop = model_drop,
+                                                   .result = model_result,
+                                                   .notes = model_notes,
+                                                   .note = model_note,
+                                                   .keep = model_keep};
 
 enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_oracle_setup *setup)
 {

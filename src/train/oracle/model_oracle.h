@@ -15,17 +15,18 @@ struct model_oracle_setup {
     const struct loader *loader;
     uint64_t seed; /* of the order of the data */
     int rows, t;   /* of a micro-batch         */
-    int slots;     /* micro-batches that may be under way at once; 0: one */
-    bool all;      /* as of an extent */
+    int slots;     /* micro-batches in flight at once; 0: one */
+    bool all;      /* see extent.all */
     bool recompute;
     enum dtype activations;
-    struct view state;     /* of the model that is not trained, this worker's; without data: none */
-    struct worker *worker; /* whose share of the data it reads and whose time it takes */
-    double seconds;        /* of a micro-batch, where time is modelled                 */
-    struct trace *trace;   /* (optional) is told what every stage holds                */
+    struct view
+        state; /* this worker's state of the model (running statistics); without data: none */
+    struct worker *worker; /* reads this worker's share of the data, takes its time */
+    double seconds;        /* of a micro-batch, in modelled time */
+    struct trace *trace;   /* (optional) records the activations of each stage */
 };
 
-/* A micro-batch under way. */
+/* A micro-batch in flight. */
 struct model_slot {
     int64_t number; /* worker.begun */
     int64_t place;  /* in the order of the data, over all workers */
@@ -37,10 +38,10 @@ struct model_oracle {
     struct oracle base;
     struct model_oracle_setup is;
     struct model_slot *slot; /* (slots) */
-    struct buffer found;     /* (slots, state) notes: what forwards have found                 */
-    struct buffer sum[2];    /* ... and the sums of it                                          */
-    struct device reader;    /* reads losses while the rest of backward runs; only of a GPU      */
-    struct {                 /* the stage being computed, for the line of work that does it */
+    struct buffer found;     /* (slots, state) notes: changes of the state by forwards */
+    struct buffer sum[2];    /* sums of these changes */
+    struct device reader;    /* of a GPU: reads losses while the rest of backward runs */
+    struct {                 /* the stage in work, for the line of work that computes */
         struct model_slot *slot;
         int k;
         const struct view *theta, *grad;

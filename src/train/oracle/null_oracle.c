@@ -4,27 +4,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static size_t *held(struct null_oracle *o, int slot, int k)
+static size_t *held_bytes(struct null_oracle *o, int slot, int k)
 {
     return &o->held[slot * o->base.table->n_stage + k];
 }
 
-static void give_back(struct null_oracle *o, int slot, int k)
+static void release_held(struct null_oracle *o, int slot, int k)
 {
-    size_t *bytes = held(o, slot, k);
+    size_t *bytes = held_bytes(o, slot, k);
     if (*bytes)
         memory_remove(o->dev->memory, MEMORY_ACTIVATIONS, *bytes);
     *bytes = 0;
 }
 
-static void give_all_back(struct null_oracle *o, int slot)
+static void release_all_held(struct null_oracle *o, int slot)
 {
     for (int k = 0; k < o->base.table->n_stage; k++)
-        give_back(o, slot, k);
+        release_held(o, slot, k);
 }
 
-/* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. */
-static enum sotto_status compute(struct null_oracle *o, int slot, int k, int parts)
+/* Takes the time of a stage. A micro-batch has three parts: a forward pass, and a backward pass of
+ * twice its work. */
+static enum sotto_status null_compute(struct null_oracle *o, int slot, int k, int parts)
 {
     const struct table *table = o->base.table;
     struct worker *w = o->worker;
@@ -36,7 +37,7 @@ static enum sotto_status compute(struct null_oracle *o, int slot, int k, int par
     return SOTTO_OK;
 }
 
-/* Bytes of the activations of all stages before k, so that the stages' add up to the whole. */
+/* Returns the bytes of activations of all stages before k, so that stages sum to the whole. */
 static size_t activations_before(const struct null_oracle *o, int k)
 {
     const struct table *table = o->base.table;
@@ -46,8 +47,8 @@ static size_t activations_before(const struct null_oracle *o, int k)
                     (double)table_count(table));
 }
 
-/* `most`: while it ran. */
-static void note(struct null_oracle *o, int slot, int k, bool backward, size_t most)
+/* Writes a row of the trace. `most`: peak bytes during the stage. */
+static void trace_stage(struct null_oracle *o, int slot, int k, bool backward, size_t most)
 {
     if (o->config.trace)
         trace_put(o->config.trace,
@@ -55,49 +56,51 @@ static void note(struct null_oracle *o, int slot, int k, bool backward, size_t m
                                       o->dev->memory->now[MEMORY_ACTIVATIONS], most});
 }
 
-static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
+static enum sotto_status null_begin(struct oracle *oracle, int slot, int64_t index, int rank,
+                                    bool sum)
 {
     (void)sum;
     struct null_oracle *o = (struct null_oracle *)oracle;
-    give_all_back(o, slot); /* of one that was left unfinished */
+    release_all_held(o, slot); /* of an unfinished micro-batch */
     o->number[slot] = o->worker->begun++;
     o->place[slot] = index * o->worker->size + rank;
     return SOTTO_OK;
 }
 
-/* As a model's, so that nothing is filled that training does not fill. */
-static void fresh(struct oracle *oracle, int slot)
+/* Supported as by models, so that gradients are not filled with zeros. */
+static void null_fresh(struct oracle *oracle, int slot)
 {
     (void)oracle, (void)slot;
 }
 
-static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
+static enum sotto_status null_forward(struct oracle *oracle, int slot, int k,
+                                      const struct view *theta)
 {
     (void)theta;
     struct null_oracle *o = (struct null_oracle *)oracle;
-    give_back(o, slot, k); /* computed again */
-    *held(o, slot, k) = activations_before(o, k + 1) - activations_before(o, k);
-    memory_add(o->dev->memory, MEMORY_ACTIVATIONS, *held(o, slot, k));
-    TRY(compute(o, slot, k, 1));
-    note(o, slot, k, false, o->dev->memory->now[MEMORY_ACTIVATIONS]);
+    release_held(o, slot, k); /* computed again */
+    *held_bytes(o, slot, k) = activations_before(o, k + 1) - activations_before(o, k);
+    memory_add(o->dev->memory, MEMORY_ACTIVATIONS, *held_bytes(o, slot, k));
+    TRY(null_compute(o, slot, k, 1));
+    trace_stage(o, slot, k, false, o->dev->memory->now[MEMORY_ACTIVATIONS]);
     return SOTTO_OK;
 }
 
-static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
-                                  const struct view *grad)
+static enum sotto_status null_backward(struct oracle *oracle, int slot, int k,
+                                       const struct view *theta, const struct view *grad)
 {
     (void)theta, (void)grad;
     struct null_oracle *o = (struct null_oracle *)oracle;
     const size_t most = o->dev->memory->now[MEMORY_ACTIVATIONS];
-    TRY(compute(o, slot, k, 2));
-    give_back(o, slot, k);
-    note(o, slot, k, true, most);
+    TRY(null_compute(o, slot, k, 2));
+    release_held(o, slot, k);
+    trace_stage(o, slot, k, true, most);
     return SOTTO_OK;
 }
 
-/* Of a stage's declared activations, so there is nothing to account for. */
-static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradient,
-                              struct view *out, size_t *count)
+/* An edge is part of a stage's declared activations, so it is not accounted. */
+static enum sotto_status null_edge(struct oracle *oracle, int slot, int k, bool gradient,
+                                   struct view *out, size_t *count)
 {
     (void)slot, (void)k, (void)gradient;
     *out = view_none;
@@ -105,13 +108,13 @@ static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradi
     return SOTTO_OK;
 }
 
-static void drop(struct oracle *oracle, int slot, int k)
+static void null_drop(struct oracle *oracle, int slot, int k)
 {
     (void)oracle, (void)slot, (void)k;
 }
 
-static enum sotto_status result(struct oracle *oracle, int slot, struct device *dev,
-                                struct oracle_result *out)
+static enum sotto_status null_result(struct oracle *oracle, int slot, struct device *dev,
+                                     struct oracle_result *out)
 {
     const struct null_oracle *o = (const struct null_oracle *)oracle;
     (void)slot, (void)dev;
@@ -119,13 +122,13 @@ static enum sotto_status result(struct oracle *oracle, int slot, struct device *
     return SOTTO_OK;
 }
 
-static const struct oracle_ops null_oracle_ops = {.begin = begin,
-                                                  .fresh = fresh,
-                                                  .forward = forward,
-                                                  .backward = backward,
-                                                  .edge = edge,
-                                                  .drop = drop,
-                                                  .result = result};
+static const struct oracle_ops null_oracle_ops = {.begin = null_begin,
+                                                  .fresh = null_fresh,
+                                                  .forward = null_forward,
+                                                  .backward = null_backward,
+                                                  .edge = null_edge,
+                                                  .drop = null_drop,
+                                                  .result = null_result};
 
 enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *table,
                                    struct worker *worker, struct device *dev,
@@ -150,7 +153,7 @@ enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *ta
 void null_oracle_free(struct null_oracle *o)
 {
     for (int i = 0; i < o->base.slots && o->held; i++)
-        give_all_back(o, i);
+        release_all_held(o, i);
     free(o->held);
     free(o->number);
     free(o->place);

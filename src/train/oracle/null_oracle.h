@@ -1,6 +1,6 @@
-/* A gradient oracle of declared sizes and times, without data or arithmetic: a micro-batch costs
- * its seconds in virtual time and holds its activations between forward and backward. With the null
- * device the methods simulate clusters and models that are not there. */
+/* A gradient oracle of declared sizes and times, without data or arithmetic: a micro-batch takes
+ * its seconds in virtual time and holds its activations from forward to backward. With the null
+ * device, methods simulate clusters and models that are larger than the machine. */
 #ifndef SOTTO_TRAIN_ORACLE_NULL_ORACLE_H
 #define SOTTO_TRAIN_ORACLE_NULL_ORACLE_H
 
@@ -9,14 +9,14 @@
 #include "tensor/device.h"
 #include "train/oracle/trace.h"
 
-/* Of one micro-batch, whole; a stage has its parameters' share. */
+/* Sizes of a whole micro-batch; a stage has the share of its parameters. */
 struct null_config {
-    double seconds; /* a third of it forward */
+    double seconds; /* a third of the time is forward */
     int64_t tokens;
     size_t activations;  /* bytes */
-    size_t edge;         /* elements that pass between two stages, among those activations */
-    int slots;           /* micro-batches that may be under way at once; 0: one */
-    struct trace *trace; /* (optional) is told what every stage holds */
+    size_t edge;         /* elements between two stages, a part of the activations */
+    int slots;           /* micro-batches in flight at once; 0: one */
+    struct trace *trace; /* (optional) records the activations of each stage */
 };
 
 struct null_oracle {
@@ -26,17 +26,17 @@ struct null_oracle {
     struct null_config config;
     int64_t *number; /* (slots) worker.begun */
     int64_t *place;  /* (slots) in the order of the data, over all workers */
-    size_t *held;    /* (slots, n_stage) bytes of activations of the micro-batches under way */
+    size_t *held;    /* (slots, n_stage) bytes of activations of the micro-batches in flight */
 };
 
-/* `table` stays the caller's; workers may share one. */
+/* `table` is the caller's; workers may share it. */
 enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *table,
                                    struct worker *worker, struct device *dev,
                                    const struct null_config *config);
 void null_oracle_free(struct null_oracle *o);
 
-/* A table of so many parameters in `n_stage` stages, as equal as they can be, each one tensor and
- * padded to a multiple of `pad`. */
+/* Makes a table of `parameters` parameters in `n_stage` stages of about equal size, one tensor
+ * each, padded to a multiple of `pad`. */
 enum sotto_status null_table(struct table *table, size_t parameters, int n_stage, int pad);
 
 #endif

@@ -1,6 +1,6 @@
-/* What a model keeps beside its parameters and does not train, such as running statistics: each
- * worker's own, which its micro-batches move. Who asks for the one model of all workers (an
- * evaluation, a published model) gets their mean. Models without such state have none of it. */
+/* State of a model that is not trained, such as running statistics: each worker has its own, moved
+ * by its micro-batches. An evaluation or a published model uses the mean over the workers. A model
+ * may have no such state. */
 #ifndef SOTTO_TRAIN_ORACLE_RUNNING_STATS_H
 #define SOTTO_TRAIN_ORACLE_RUNNING_STATS_H
 
@@ -14,16 +14,16 @@ struct running {
     struct buffer own, mean; /* fp32, as model->state says */
 };
 
-/* `start` (host memory): where it begins; NULL: as the model says. */
+/* `start`: initial values in host memory; NULL: the model's. */
 enum sotto_status running_init(struct running *r, const struct model *model, struct device *dev,
                                const float *start);
 void running_free(struct running *r);
 
-/* Makes r->mean that of all workers; called by all of them. */
+/* Sets r->mean to the mean over all workers. Called by all workers. */
 enum sotto_status running_average(struct running *r, struct comm *world);
 
-/* Everybody's own, and the mean, which another number of workers go on from; behind
- * running_average, unless it loads. */
+/* Visits every worker's own state and the mean, from which another number of workers continues.
+ * Before a save, running_average is called. */
 enum sotto_status running_visit(struct running *r, struct state_visitor *v, const struct worker *w);
 
 #endif

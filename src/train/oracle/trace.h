@@ -1,12 +1,13 @@
-/* What a worker's stages hold of activations over time: trace-WORKER.tsv in the run's folder, a row
- * for every forward and backward of a stage.
+/* Activations of a worker's stages over time: trace-WORKER.tsv in the run's folder, a row for every
+ * forward and backward of a stage.
  *
  *     worker  seconds   batch  stage  pass      live       peak
  *     0       0.131904  4      2      forward   23101440   23101440
  *
- * seconds: the worker's clock at its end, since the file was begun; batch: the micro-batch's place
- * in the order of the data; live: bytes of activations that are in use behind it, of all
- * micro-batches under way; peak: the most while it ran. Idle blocks of a pool are not counted. */
+ * seconds: the worker's clock at the end of the pass, since the file was begun; batch: the
+ * micro-batch's place in the order of the data; live: bytes of activations in use after the pass,
+ * of all micro-batches in flight; peak: the most during the pass. Idle blocks of a pool are not
+ * counted. */
 #ifndef SOTTO_TRAIN_ORACLE_TRACE_H
 #define SOTTO_TRAIN_ORACLE_TRACE_H
 
@@ -32,9 +33,9 @@ struct trace_row {
     size_t live, peak;
 };
 
-/* Replaces what an earlier run left there. */
+/* Replaces the trace of an earlier run. */
 enum sotto_status trace_open(struct trace *t, const char *folder, int worker, double now);
 void trace_put(struct trace *t, const struct trace_row *row);
-void trace_close(struct trace *t); /* says in the log if not all could be written */
+void trace_close(struct trace *t); /* warns if rows are missing */
 
 #endif

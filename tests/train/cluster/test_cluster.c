@@ -541,7 +541,7 @@ static void kernels_that_all_have(void **state)
     strcpy(all[2].device, "cuda");
     assert_fails(cluster_common_kernels(all, 3, best), SOTTO_EINVAL,
                  "rank 0 computes on 'cpu' and rank 2 on 'cuda', and their copies of parameters "
-                 "would drift apart");
+                 "would diverge");
     char has[DEVICE_KERNELS_ROOM];
     device_kernels("cpu", has); /* of this machine: what it chooses is the first */
     struct memory memory = {0};
@@ -564,13 +564,13 @@ static void clusters_that_cannot_be(void **state)
         {"workers=2 nodes=3", "train.nodes = 3, but train.workers = 2"},
         {"nodes=2", "train.nodes = 2, but train.workers = 1"},
         {"workers=4 link.inter=1GB/s,1ms",
-         "link.inter is the link between nodes, and there is one node: --nodes=N lays the 4 "
+         "link.inter is the link between nodes, and there is one node: --nodes=N places the 4 "
          "workers on several"},
         {"workers=4 link.adapters=2",
          "link.adapters is about the link between nodes, and there is "
-         "none: it wants --link.inter=BANDWIDTH,LATENCY and --nodes=N"},
+         "none: set --link.inter=BANDWIDTH,LATENCY and --nodes=N"},
         {"workers=4 nodes=2 link.speed=1,2",
-         "link.speed is about the link between nodes, and there is none: it wants "
+         "link.speed is about the link between nodes, and there is none: set "
          "--link.inter=BANDWIDTH,LATENCY"},
         {"workers=4 nodes=2 link.inter=1GB/s link.speed=", "link.speed is empty"},
         {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,2,3",

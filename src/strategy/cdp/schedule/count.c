@@ -34,7 +34,7 @@ int cdp_activations(const struct cdp_schedule *s, int device, int64_t time)
     return n;
 }
 
-static void raise_to(int *out, int n)
+static void raise_count(int *out, int n)
 {
     *out = n > *out ? n : *out;
 }
@@ -77,8 +77,8 @@ static void count_acts(const struct cdp_schedule *s, int device, int64_t time, s
         count_move(&act[k].move, out);
         *(ran ? &behind : &sent) += 1;
     }
-    raise_to(&out->most, sent);
-    raise_to(&out->most, behind);
+    raise_count(&out->most, sent);
+    raise_count(&out->most, behind);
 }
 
 static void count_held(const struct cdp_schedule *s, int device, int64_t time,
@@ -90,9 +90,9 @@ static void count_held(const struct cdp_schedule *s, int device, int64_t time,
         versions += cdp_holds(s, device, j, time, version);
         states += device == cdp_state_place(s, j, time);
     }
-    raise_to(&out->versions, versions);
-    raise_to(&out->states, states);
-    raise_to(&out->activations, cdp_activations(s, device, time));
+    raise_count(&out->versions, versions);
+    raise_count(&out->states, states);
+    raise_count(&out->activations, cdp_activations(s, device, time));
 }
 
 /* Returns the hops after the tasks of a time step. */
@@ -119,7 +119,7 @@ void cdp_count(const struct cdp_schedule *s, struct cdp_act *scratch, struct cdp
             count_acts(s, d, time, scratch, out);
             count_held(s, d, time, out);
         }
-        raise_to(&out->all, cdp_activations(s, -1, time));
-        raise_to(&out->hops, chain ? count_hops(s, time) : out->most > 0);
+        raise_count(&out->all, cdp_activations(s, -1, time));
+        raise_count(&out->hops, chain ? count_hops(s, time) : out->most > 0);
     }
 }
