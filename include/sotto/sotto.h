@@ -1,6 +1,6 @@
-/* sotto: training neural networks over quiet networks. The public contract.
+/* sotto: training neural networks over quiet networks. This is the public contract.
  *
- * Whatever can fail returns an enum sotto_status; the one message that explains it is kept per
+ * A function that can fail returns an enum sotto_status; a message with the cause is kept per
  * thread and read with sotto_error(). The library never exits and never prints. */
 #ifndef SOTTO_SOTTO_H
 #define SOTTO_SOTTO_H
@@ -17,27 +17,27 @@ extern "C" {
 
 enum sotto_status {
     SOTTO_OK = 0,
-    SOTTO_EINVAL,   /* an argument, option or combination that makes no sense */
-    SOTTO_EFORMAT,  /* a file or message that is not what it claims to be     */
-    SOTTO_EIO,      /* the operating system refused: no such file, full disk  */
-    SOTTO_ENOMEM,   /* not enough memory                                      */
-    SOTTO_ENUMERIC, /* the loss or a parameter is no longer a number          */
-    SOTTO_ESTOPPED, /* asked to stop (Ctrl-C); everything is saved            */
-    SOTTO_EPEER,    /* another worker failed or was lost                      */
+    SOTTO_EINVAL,   /* a wrong argument, option or combination               */
+    SOTTO_EFORMAT,  /* a file or message in a wrong format                   */
+    SOTTO_EIO,      /* the operating system refused: no such file, full disk */
+    SOTTO_ENOMEM,   /* not enough memory                                     */
+    SOTTO_ENUMERIC, /* the loss or a parameter is not a finite number        */
+    SOTTO_ESTOPPED, /* stopped on request (Ctrl-C); everything is saved      */
+    SOTTO_EPEER,    /* another worker failed or was lost                     */
 };
 
 /* Version of the library as "major.minor.patch". */
 SOTTO_API const char *sotto_version(void);
 
-/* What a status means in a word or two, e.g. "format". Never NULL. */
+/* Returns the meaning of a status in a word or two, e.g. "format". Never NULL. */
 SOTTO_API const char *sotto_status_name(enum sotto_status status);
 
-/* The message of the last failure on this thread; "" if there was none. Valid until the next
- * failing call on the same thread. */
+/* Returns the message of the last failure on this thread; "" if no call has failed. Valid until the
+ * next failing call on the same thread. */
 SOTTO_API const char *sotto_error(void);
 
-/* Runs one subcommand as the `sotto` program would: argv[0] is the subcommand ("train", "eval",
- * ...), the rest its arguments. Output goes to the process's standard streams. */
+/* Runs a subcommand as the `sotto` program does: argv[0] is the subcommand ("train", "eval", ...),
+ * the rest are its arguments. Output goes to the process's standard streams. */
 SOTTO_API enum sotto_status sotto_command(int argc, const char *const *argv);
 
 #ifdef __cplusplus
