@@ -101,7 +101,7 @@ fails_with "missing: experiments/data/kjv.txt, mine.txt; experiments/prepare kjv
 fails_with "data are missing: missing/fast" "$sotto" compare missing.ini --only=tuned # which no run makes then
 rm -r experiments
 
-# What is done is kept; another configuration is refused; --again runs it anew. A switch for one start is no configuration.
+# What is done is kept; another configuration is refused; --again runs it again. A switch for one start is no configuration.
 cp rates/table.csv first.csv
 succeeds "$sotto" compare rates.ini --check_memory=false --plot=false
 says '^\[1/3\] fast: was done before: loss'
@@ -113,7 +113,7 @@ fails_with "rates/fast holds a run of another configuration (train.steps was '30
     "$sotto" compare rates.ini --steps=10
 cmp first.csv rates/table.csv || die "a refused comparison changed the table"
 succeeds "$sotto" compare rates.ini --steps=10 --again --lr=2e-3 --plot=false
-says '^optim.lr = 0.002: run slow keeps its own, 3e-5$'
+says '^optim.lr = 0.002: run slow keeps its own value, 3e-5$'
 says '^slow +[0-9.]+ +[0-9.]+ +10$'
 
 # Without gnuplot everything but the figures is there, and that is said.
@@ -145,7 +145,7 @@ succeeds "$sotto" compare methods.ini --steps=4 --plot=false
 succeeds "$sotto" compare methods.ini --steps=-1 --tokens=2000 --out=budget --columns=tokens,common_loss,time_to_loss
 says '^plain +2048 +[0-9.]+ +[0-9.]+$'
 says '^local +2048 +[0-9.]+ +[0-9.]+$'
-says '^common_loss: train/loss after 64 samples, which all runs have$'
+says '^common_loss: train/loss after 64 samples, reached by all runs$'
 says '^time_to_loss: until train/loss is [0-9.]+, the lowest of '
 [ -s budget/loss-samples.gnuplot ] || die "no curve over samples"
 succeeds "$sotto" compare methods.ini --steps=-1 --tokens=2000 --out=budget --plot=false

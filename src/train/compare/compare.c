@@ -10,8 +10,8 @@
 #include "train/compare/show/page.h"
 #include "train/compare/show/table.h"
 
-/* One whole training run. Times that it measures are those of all runs like it, also when the
- * comparison is made again. */
+/* Makes one training run from start to end. The times that the run measures are kept in
+ * calibration.json, for runs of the same work and for later starts of the comparison. */
 static enum sotto_status compare_train_run(const struct jobs *jobs, const struct run_config *config,
                                            const struct run_watch *watch, struct rundir *dir)
 {
@@ -37,10 +37,10 @@ static enum sotto_status read_report(const struct job *job, struct results *resu
 
 struct compare_course {
     const struct compare_how *how;
-    struct compare_at run; /* at hand */
+    struct compare_at run; /* the current run */
     struct time_left left;
     int failed;
-    enum sotto_status code; /* of the first that failed */
+    enum sotto_status code; /* of the first failed run */
 };
 
 static void begin_line(const struct compare_course *c)
@@ -61,14 +61,14 @@ static void watch_round(void *arg, const struct run_step *s)
         c->how->step(c->how->arg, &c->run, s);
 }
 
-/* Under MPI every process comes here: rank 0 says which run is next (-1: none), and all of them run
- * it. `world` NULL: this process is alone. */
+/* Broadcasts the index of the next job from rank 0 to all MPI ranks, which make the run together;
+ * -1: no further job. `world` NULL: a single process. */
 static enum sotto_status agree_next_job(struct comm *world, int *next)
 {
-    float said = (float)*next;
+    float index = (float)*next;
     if (world)
-        TRY(comm_broadcast(world, view_of(&said, DTYPE_F32), 1, 0));
-    *next = (int)said;
+        TRY(comm_broadcast(world, view_of(&index, DTYPE_F32), 1, 0));
+    *next = (int)index;
     return SOTTO_OK;
 }
 
@@ -83,11 +83,11 @@ static enum sotto_status follow_rank0(const struct jobs *jobs, struct comm *worl
         if (next < 0)
             return SOTTO_OK;
         TRY(job_config(jobs, &jobs->list[next], &config));
-        (void)compare_train_run(jobs, &config, &watch, NULL); /* rank 0 tells how it went */
+        (void)compare_train_run(jobs, &config, &watch, NULL); /* rank 0 reports the outcome */
     }
 }
 
-/* Rank 0's job `i`. The others hear of it once its folder is ours. */
+/* Makes job `i` on rank 0. The other ranks get the job's index after the folder is locked. */
 static enum sotto_status compare_run_job(const struct jobs *jobs, int i, struct comm *world,
                                          struct compare_course *c, struct results *results)
 {
@@ -98,7 +98,7 @@ static enum sotto_status compare_run_job(const struct jobs *jobs, int i, struct 
     enum sotto_status st = agree_next_job(world, &i);
     if (st == SOTTO_OK)
         st = compare_train_run(jobs, &config, &watch, &dir);
-    rundir_close(&dir); /* nothing, where the run has taken it over */
+    rundir_close(&dir); /* does nothing if the run took over the folder */
     return st == SOTTO_OK ? read_report(&jobs->list[i], results) : st;
 }
 
@@ -110,7 +110,7 @@ static int jobs_waiting(const struct jobs *jobs, int from)
     return n;
 }
 
-/* A job that is to be run, with a line of how it begins. */
+/* Prints a line that job `i` starts or continues, makes the run and updates the time left. */
 static enum sotto_status compare_next_job(const struct jobs *jobs, int i, struct comm *world,
                                           struct compare_course *c, struct results *results)
 {
@@ -120,7 +120,7 @@ static enum sotto_status compare_next_job(const struct jobs *jobs, int i, struct
     c->left.waiting = jobs_waiting(jobs, i);
     const double left = left_seconds(&c->left);
     begin_line(c);
-    fprintf(c->how->out, "%s in %s", fresh ? "starts" : "goes on", job->folder);
+    fprintf(c->how->out, "%s in %s", fresh ? "starts" : "continues", job->folder);
     if (left >= 0) {
         clock_text(left, time);
         fprintf(c->how->out, ", about %s left for %d run%s", time, c->left.waiting,
@@ -134,7 +134,8 @@ static enum sotto_status compare_next_job(const struct jobs *jobs, int i, struct
     return st;
 }
 
-/* Runs what is to be run. Only being asked to stop ends it early. */
+/* Makes the wanted runs that are not done and reads all reports. A failed run is counted and the
+ * next run starts; returns SOTTO_ESTOPPED if the watcher stopped a run. */
 static enum sotto_status run_all(struct page *page, struct results *results, struct comm *world,
                                  struct compare_course *c)
 {
@@ -185,7 +186,7 @@ static enum sotto_status conclude_comparison(const struct page *page,
     return SOTTO_OK;
 }
 
-/* A run's own setting wins over the command line; that is said, lest it surprise. */
+/* A run's own setting overrides the command line; a line reports every such setting. */
 struct own_settings {
     const struct spec *spec;
     FILE *out;
@@ -201,8 +202,8 @@ static void report_own_setting(void *arg, const char *key, const char *old_value
         const struct spec_run *run = &own->spec->runs[i];
         for (int k = 0; k < run->n_settings; k++)
             if (strcmp(run->settings[k].key, key) == 0 || strcmp(run->settings[k].key, bare) == 0)
-                fprintf(own->out, "%s = %s: run %s keeps its own, %s\n", key, new_value, run->name,
-                        run->settings[k].value);
+                fprintf(own->out, "%s = %s: run %s keeps its own value, %s\n", key, new_value,
+                        run->name, run->settings[k].value);
     }
 }
 
@@ -219,7 +220,7 @@ static enum sotto_status lead_comparison(struct jobs *jobs, struct comm *world,
     enum sotto_status st;
     TRY(page_columns(spec, list, columns, &page.n_columns));
     TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
-    TRY_DONE(rundir_open(&dir, spec->compare.out)); /* tables and times are of one comparison */
+    TRY_DONE(rundir_open(&dir, spec->compare.out)); /* two comparisons may not share a folder */
     TRY_DONE(jobs_find_states(jobs, how->only, how->again));
     TRY_DONE(missing_refuse(jobs, how->again));
     if (how->again)
@@ -243,13 +244,12 @@ enum sotto_status compare_run(const struct spec *spec, const struct compare_how 
     int none = -1;
     TRY(jobs_list(&jobs, spec));
     enum sotto_status st = mpi_join_world(&world);
-    jobs.workers = world ? world->size : 0; /* another number of ranks makes another run */
+    jobs.workers = world ? world->size : 0; /* another number of ranks is another configuration */
     if (st == SOTTO_OK && world && world->rank != 0) {
         st = follow_rank0(&jobs, world, how);
     } else if (st == SOTTO_OK) {
         status_save(&note, lead_comparison(&jobs, world, how));
-        if (agree_next_job(world, &none) !=
-            SOTTO_OK) /* the others are gone, and the runs are done */
+        if (agree_next_job(world, &none) != SOTTO_OK) /* other ranks ended; the runs are done */
             log_warn("%s", sotto_error());
         if (note.code == SOTTO_ESTOPPED && how->stopped)
             how->stopped(how->arg, world);

@@ -1,4 +1,4 @@
-/* Reading expectations: recursive descent, one function a line of the grammar in expect.h. */
+/* Parser of expectations: recursive descent, one function per line of the grammar in expect.h. */
 #define _GNU_SOURCE /* strndup */
 #include "train/compare/expect.h"
 
@@ -9,11 +9,11 @@
 
 #include "base/option/option.h"
 
-enum { MAX_NODES = 1000, MAX_DEPTH = 50 }; /* both keep the stack that reading and checking need */
+enum { MAX_NODES = 1000, MAX_DEPTH = 50 }; /* limits of the stack for parsing and evaluation */
 
 struct expect_reader {
     struct expect *e;
-    const char *at;          /* what comes next            */
+    const char *at;          /* first character not read   */
     const char *const *runs; /* names, NULL at the end     */
     int depth;               /* of brackets and signs      */
 };
@@ -83,7 +83,7 @@ static enum sotto_status unknown_run(const struct expect_reader *r, const char *
     return fail_at(r, name, what);
 }
 
-/* RUN.METRIC, whose name is `length` characters long. */
+/* Reads RUN.METRIC; RUN has `length` characters. */
 static enum sotto_status read_metric(struct expect_reader *r, size_t length, int *out)
 {
     struct expect_node node = {.kind = EXPECT_MEAN, .run = -1};
@@ -105,7 +105,8 @@ static enum sotto_status read_metric(struct expect_reader *r, size_t length, int
     return add_node(r, node, out);
 }
 
-/* min and max of a single metric are over its seeds, of several sums the least and greatest. */
+/* Reads the arguments of function `name`, up to ')'. min and max of a single metric are taken over
+ * the seeds, otherwise over the arguments. */
 static enum sotto_status read_arguments(struct expect_reader *r, const char *name, int *out)
 {
     static const struct {
@@ -166,7 +167,7 @@ static enum sotto_status read_number(struct expect_reader *r, int *out)
     if (end == r->at || !isfinite(number))
         return fail_here(r, "want a number");
     if (isalpha((unsigned char)*end) || *end == '_')
-        return fail_here(r, "a number with letters behind it");
+        return fail_here(r, "a number followed by letters");
     r->at = end;
     return add_node(r, (struct expect_node){.kind = EXPECT_NUMBER, .number = number}, out);
 }

@@ -10,9 +10,9 @@
  *     factor       number, - factor, ( sum ), RUN.METRIC, function ( arguments )
  *
  * RUN.METRIC is a number of the run's report.json, the mean over its seeds. std(RUN.METRIC) is its
- * standard deviation over the seeds, min and max of a single RUN.METRIC its least and greatest;
- * min and max of several sums, and abs of one, are what they are elsewhere. A run's name may hold
- * '-': in `a-b.loss` the run is "a-b". */
+ * standard deviation over the seeds; min and max of a single RUN.METRIC are the least and greatest
+ * value over the seeds. min and max of several sums are the least and greatest sum, abs is the
+ * absolute value of a sum. A run's name may contain '-': in `a-b.loss` the run is "a-b". */
 #ifndef SOTTO_TRAIN_COMPARE_EXPECT_H
 #define SOTTO_TRAIN_COMPARE_EXPECT_H
 
@@ -22,13 +22,13 @@ enum expect_relation { EXPECT_LE, EXPECT_LT, EXPECT_GE, EXPECT_GT, EXPECT_EQ };
 
 enum expect_kind {
     EXPECT_NUMBER,
-    EXPECT_MEAN, /* of a metric over the seeds: these four */
+    EXPECT_MEAN, /* of a metric over the seeds, as are the next three */
     EXPECT_STD,
     EXPECT_LEAST,
     EXPECT_MOST,
-    EXPECT_NEGATE, /* of a: these two */
+    EXPECT_NEGATE, /* of a, as is EXPECT_ABS */
     EXPECT_ABS,
-    EXPECT_ADD, /* of a and b: these */
+    EXPECT_ADD, /* of a and b, as are all below */
     EXPECT_SUBTRACT,
     EXPECT_MULTIPLY,
     EXPECT_DIVIDE,
@@ -52,12 +52,12 @@ struct expect {
     int left, right, tolerance; /* nodes; tolerance -1: none */
 };
 
-/* Parses; `runs` (NULL at the end) are the names that it may use. An error says at which
- * character. */
+/* Parses `text`, in which `runs` (NULL at the end) are the known names of runs. An error names the
+ * character at which parsing failed. */
 enum sotto_status expect_parse(struct expect *e, const char *text, const char *const *runs);
 void expect_free(struct expect *e);
 
-/* Calls `each` for every RUN.METRIC in it. */
+/* Calls `each` for every RUN.METRIC of the expectation. */
 void expect_visit(const struct expect *e, void (*each)(void *arg, int run, const char *metric),
                   void *arg);
 
@@ -66,11 +66,12 @@ struct expect_verdict {
     double left, right, tolerance;
 };
 
-/* An error says which value is missing; then nothing is known. */
+/* Evaluates the expectation. If a value is missing, the error names the value and `out` means
+ * nothing. */
 enum sotto_status expect_judge(const struct expect *e, const struct results *results,
                                struct expect_verdict *out);
 
-/* "<=" and so on */
+/* Returns the relation's sign, such as "<=". */
 const char *expect_sign(const struct expect *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* Checking expectations against results. */
+/* Evaluation of expectations. */
 #include "train/compare/expect.h"
 
 #include <assert.h>
@@ -50,7 +50,7 @@ static enum sotto_status expect_value(const struct expect *e, int at, const stru
         return *out = a * b, SOTTO_OK;
     case EXPECT_DIVIDE:
         if (b == 0)
-            return fail(SOTTO_EINVAL, "it divides %g by 0", a);
+            return fail(SOTTO_EINVAL, "division of %g by 0", a);
         return *out = a / b, SOTTO_OK;
     case EXPECT_MIN:
         return *out = fmin(a, b), SOTTO_OK;

@@ -13,12 +13,13 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
     TRY(spec_config(spec, job->run, out));
     struct train_config *t = &out->train;
     if (strcmp(t->out, base->out) != 0 || t->resume != base->resume)
-        return fail(SOTTO_EINVAL, "run %s sets train.%s: compare does that itself",
+        return fail(SOTTO_EINVAL, "run %s sets train.%s, which compare sets for every run",
                     spec->names[job->run], t->resume != base->resume ? "resume" : "out");
     if (jobs->n_seeds && t->seed != base->seed)
-        return fail(SOTTO_EINVAL,
-                    "run %s sets train.seed, and so does seeds = %s: want one of them",
-                    spec->names[job->run], spec->compare.seeds);
+        return fail(
+            SOTTO_EINVAL,
+            "run %s sets train.seed, and seeds = %s sets it for every run: remove one of them",
+            spec->names[job->run], spec->compare.seeds);
     if (strlen(job->folder) >= sizeof t->out)
         return fail(SOTTO_EINVAL, "%s is too long a path", job->folder);
     strcpy(t->out, job->folder);
@@ -34,8 +35,8 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
     return SOTTO_OK;
 }
 
-/* What makes a run another run: not where its folder lies, nor what is meant for one start alone.
- */
+/* Returns the configuration without settings that make no other run: the folder and the switches
+ * of a single start. */
 static struct run_config without_place(const struct run_config *config)
 {
     struct run_config c = *config;
@@ -58,7 +59,8 @@ static void keep_first(void *arg, const char *key, const char *old_value, const 
                  new_value);
 }
 
-/* How the configuration in compare.ini differs from `config`. One that cannot be read differs. */
+/* Returns in `d` how the configuration in compare.ini at `path` differs from `config`. An
+ * unreadable compare.ini counts as a difference, with the error as its text. */
 static void find_stored_difference(const char *path, const struct run_config *config,
                                    struct job_difference *d)
 {
@@ -78,15 +80,16 @@ static enum sotto_status clear_job(const struct job *job)
     struct rundir dir;
     char kept[FILE_PATH_ROOM];
     TRY(file_join(kept, job->folder, "compare.ini"));
-    if (!file_exists(kept)) /* what is not ours is not ours to remove */
+    if (!file_exists(kept)) /* not a run of compare: must not be removed */
         return SOTTO_OK;
-    TRY(rundir_open(&dir, job->folder)); /* fails where another process is at work */
+    TRY(rundir_open(&dir, job->folder)); /* fails if another process holds the folder */
     enum sotto_status st = rundir_clear(&dir);
     rundir_close(&dir);
     return st;
 }
 
-/* Finds what an earlier start has left; `again` asks whether it may be removed. */
+/* Sets the job's state by its folder. `again`: a run of another configuration is no error, since
+ * the run is removed afterwards. */
 static enum sotto_status find_job_state(const struct jobs *jobs, struct job *job, bool again)
 {
     char report[FILE_PATH_ROOM], kept[FILE_PATH_ROOM], checkpoint[FILE_PATH_ROOM];
@@ -112,8 +115,8 @@ static enum sotto_status find_job_state(const struct jobs *jobs, struct job *job
         job->state = report_left(job->folder).complete ? JOB_DONE : JOB_PART;
     else if (job->wanted && !again)
         return fail(SOTTO_EINVAL,
-                    "%s holds a run of another configuration (%s): --again runs it anew, another "
-                    "--out keeps it",
+                    "%s holds a run of another configuration (%s): --again removes it and starts "
+                    "again, another --out keeps it",
                     job->folder, d.text);
     return SOTTO_OK;
 }
@@ -131,7 +134,7 @@ static enum sotto_status read_seeds(struct jobs *jobs)
             return fail(SOTTO_EINVAL, "seeds: '%s' is not a whole number from 0 to 1e15", words[i]);
         for (int k = 0; k < i; k++)
             if (jobs->seeds[k] == jobs->seeds[i])
-                return fail(SOTTO_EINVAL, "seeds: %s is there twice", words[i]);
+                return fail(SOTTO_EINVAL, "seeds: %s is listed twice", words[i]);
     }
     return SOTTO_OK;
 }

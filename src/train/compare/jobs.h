@@ -1,7 +1,7 @@
-/* The runs of a comparison, one a run and seed, and what an earlier start has left of them.
+/* The jobs of a comparison, one per run and seed, and the folders of earlier starts.
  *
  *     OUT/NAME/ or OUT/NAME-SEED/     the run's own folder, as sotto train writes it
- *     OUT/NAME/compare.ini            its configuration, by which it is known again */
+ *     OUT/NAME/compare.ini            the run's configuration, compared at the next start */
 #ifndef SOTTO_TRAIN_COMPARE_JOBS_H
 #define SOTTO_TRAIN_COMPARE_JOBS_H
 
@@ -9,9 +9,9 @@
 #include "train/compare/spec.h"
 
 enum job_state {
-    JOB_NEW,  /* nothing there                                     */
-    JOB_PART, /* a checkpoint of this configuration: to go on from */
-    JOB_DONE, /* a report of this configuration                    */
+    JOB_NEW,  /* the folder has no checkpoint and no report           */
+    JOB_PART, /* a checkpoint of this configuration, to continue from */
+    JOB_DONE, /* a report of this configuration                       */
 };
 
 struct job {
@@ -19,34 +19,34 @@ struct job {
     char label[96];              /* "acco", "acco seed 2" */
     char folder[FILE_PATH_ROOM]; /* of the run */
     enum job_state state;
-    bool wanted; /* by --only */
+    bool wanted; /* chosen by --only, or --only is empty */
 };
 
 struct jobs {
     const struct spec *spec;
     int64_t seeds[RESULTS_SEEDS];
-    int n_seeds; /* 0: one job a run, its seed as configured */
-    int workers; /* where a run does not say; 0: as sotto train takes it */
+    int n_seeds; /* 0: one job per run, with the configured seed */
+    int workers; /* default of train.workers, MPI's ranks; 0: the default of sotto train */
     struct job *list;
     int n;
 };
 
 enum sotto_status jobs_list(struct jobs *jobs, const struct spec *spec);
 
-/* Looks at the folders. Refuses a wanted job whose folder holds another configuration's run, unless
- * `again`: jobs_clear follows. `only` as in --only. */
+/* Sets `wanted` by `only` (as --only) and `state` by the folders. Refuses a wanted job whose folder
+ * holds a run of another configuration, unless `again`, which is followed by jobs_clear. */
 enum sotto_status jobs_find_states(struct jobs *jobs, const char *only, bool again);
 
-/* Removes what wanted jobs have left, for --again: once nothing is to be refused. */
+/* Removes the earlier runs of wanted jobs, for --again. Called after all checks that may refuse. */
 enum sotto_status jobs_clear(struct jobs *jobs);
 void jobs_free(struct jobs *jobs);
 
-/* The job's configuration. */
+/* Returns the job's configuration in `out`. Refuses settings that belong to compare. */
 enum sotto_status job_config(const struct jobs *jobs, const struct job *job,
                              struct run_config *out);
 
-/* Makes and locks the folder, looks at it once more, since others may have been there meanwhile,
- * and leaves compare.ini in it. The caller hands `dir` on or closes it. */
+/* Makes and locks the folder, updates the job's state, since another process may have written to
+ * the folder before the lock, and writes compare.ini. The caller owns `dir`. */
 enum sotto_status job_begin(const struct jobs *jobs, struct job *job, struct run_config *config,
                             struct rundir *dir);
 

@@ -6,7 +6,7 @@ void left_begin(struct time_left *l, int waiting, double now)
 {
     const bool first = l->start == 0;
     *l = (struct time_left){.start = first ? now : l->start,
-                            .said = first ? now : l->said,
+                            .last_line = first ? now : l->last_line,
                             .waiting = waiting,
                             .sum = l->sum,
                             .ended = l->ended,
@@ -14,8 +14,8 @@ void left_begin(struct time_left *l, int waiting, double now)
                             .began = now};
 }
 
-/* Opening the run took until its first round; the rounds that an earlier start did count as those
- * of this one. */
+/* The time before the first round is that of opening the run. Rounds of an earlier start are
+ * estimated with the seconds per round of this start. */
 void left_step(struct time_left *l, const struct run_step *s, double now)
 {
     if (l->step == 0) {
@@ -41,9 +41,9 @@ void left_end(struct time_left *l, bool fresh, bool well, double now)
 bool left_line_due(struct time_left *l, double now)
 {
     const double fiftieth = (now - l->start) / 50;
-    if (now - l->said < (fiftieth > 10 ? fiftieth : 10))
+    if (now - l->last_line < (fiftieth > 10 ? fiftieth : 10))
         return false;
-    l->said = now;
+    l->last_line = now;
     return true;
 }
 

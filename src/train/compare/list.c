@@ -1,4 +1,4 @@
-/* What a comparison would run. */
+/* The list of a comparison's runs, for --list. */
 #include <string.h>
 
 #include "comm/mpi/mpi.h"
@@ -18,7 +18,7 @@ static void print_setting(void *arg, const char *key, const char *old_value, con
     l->between = ", ";
 }
 
-/* As the runs would be refused. */
+/* Returns the error of the first run that training would refuse. */
 static enum sotto_status check_runs(const struct spec *spec, struct comm *world)
 {
     struct jobs jobs;
@@ -27,7 +27,7 @@ static enum sotto_status check_runs(const struct spec *spec, struct comm *world)
     jobs.workers = world ? world->size : 0;
     for (int i = 0; i < jobs.n && st == SOTTO_OK; i++) {
         struct run_config config;
-        if (jobs.list[i].seed > 0) /* as the first */
+        if (jobs.list[i].seed > 0) /* checked with the first seed */
             continue;
         st = job_config(&jobs, &jobs.list[i], &config);
         if (st == SOTTO_OK)
@@ -58,7 +58,8 @@ static enum sotto_status print_list(const struct spec *spec, FILE *out)
     return SOTTO_OK;
 }
 
-/* MPI starts once in a process, and ends with its last communicator: one is held meanwhile. */
+/* MPI starts once in a process and ends with the last communicator: `world` keeps MPI alive while
+ * the runs are checked. */
 enum sotto_status compare_list(const struct spec *spec, FILE *out)
 {
     char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];

@@ -10,12 +10,12 @@ enum { MISSING_TEXT = 640, MISSING_COMMAND = 256 };
 struct missing {
     char files[MISSING_TEXT];      /* "a.txt, b.txt"                                         */
     int n;                         /* files                                                  */
-    bool cut;                      /* there are others, for which `files` has no room        */
-    char command[MISSING_COMMAND]; /* "experiments/prepare kjv vim"; "": makes none of them */
+    bool cut;                      /* further files did not fit into `files`                */
+    char command[MISSING_COMMAND]; /* "experiments/prepare kjv vim"; "": no file is made    */
     int made;                      /* files that the command makes                           */
 };
 
-/* True if `word` is in `list`, which `between` parts. */
+/* True if `list`, split at the characters of `between`, contains `word`. */
 static bool list_has(const char *list, const char *word, const char *between)
 {
     const size_t n = strlen(word);
@@ -25,7 +25,8 @@ static bool list_has(const char *list, const char *word, const char *between)
     return false;
 }
 
-/* Reads in the script `prepare`, whose list has words "NAME:FILE", which NAME makes `file`. */
+/* Searches the script `prepare` for a word "NAME:FILE" with FILE equal to `file`, and copies NAME,
+ * the argument that makes the file, to `name`. False if there is no such word. */
 static bool find_prepare_target(const char *prepare, const char *file, char *name, size_t room)
 {
     char *text, *rest = NULL;
@@ -46,7 +47,7 @@ static bool find_prepare_target(const char *prepare, const char *file, char *nam
     return found;
 }
 
-/* Adds to the command what makes `path`, such as experiments/data/kjv.txt. */
+/* Adds the argument that makes `path`, such as experiments/data/kjv.txt, to the command. */
 static void add_command(struct missing *m, const char *path)
 {
     static const char folder[] = "experiments/data/";
@@ -60,7 +61,7 @@ static void add_command(struct missing *m, const char *path)
         return;
     const size_t used = strlen(m->command);
     if (used && (strncmp(m->command, prepare, (size_t)length) != 0 || m->command[length] != ' '))
-        return; /* of other experiments */
+        return; /* the command calls another experiments/prepare */
     if (list_has(m->command, name, " ") ||
         used + (used ? 0 : (size_t)length) + strlen(name) + 2 > sizeof m->command)
         return;
@@ -101,7 +102,7 @@ static const char *skip_here(const char *path)
     return path;
 }
 
-/* True if a run that is to be started has its folder there, or above. */
+/* True if `path` is in the folder of a wanted run, which makes the file. */
 static bool run_makes(const struct jobs *jobs, const char *path)
 {
     path = skip_here(path);
@@ -114,7 +115,7 @@ static bool run_makes(const struct jobs *jobs, const char *path)
     return false;
 }
 
-/* The model that training starts from, or a tokenizer, "": none is named. */
+/* Adds `path`, a tokenizer or the model to start from, if the file does not exist. "": not set. */
 static void add_missing_part(struct missing *m, const struct jobs *jobs, const char *path)
 {
     if (*path && !file_exists(path) && !run_makes(jobs, path))
@@ -143,7 +144,7 @@ enum sotto_status missing_refuse(const struct jobs *jobs, bool again)
         if (!job->wanted || (job->state == JOB_DONE && !again))
             continue;
         TRY(job_config(jobs, job, &config));
-        if (config.train.oracle == ORACLE_NULL) /* which reads no data */
+        if (config.train.oracle == ORACLE_NULL) /* reads no data */
             continue;
         TRY(add_missing_list(&m, &config.data, config.data.train));
         TRY(add_missing_list(&m, &config.data, config.data.valid));

@@ -1,12 +1,13 @@
-/* The data files of a comparison that are not there: found before its first run. */
+/* Data files of a comparison that do not exist, reported before the first run starts. */
 #ifndef SOTTO_TRAIN_COMPARE_MISSING_H
 #define SOTTO_TRAIN_COMPARE_MISSING_H
 
 #include "train/compare/jobs.h"
 
-/* Refuses a comparison of which a wanted run that is not done lacks a file or folder of data.train
- * or data.valid: one error names all of them, and for those in experiments/data/ the command of
- * experiments/prepare that makes them. `again`: runs that are done are wanted, too. */
+/* Refuses a comparison if a file or folder that a run to be made reads does not exist: of
+ * data.train, data.valid, data.tokenizer and train.init. One error names all missing files, and the
+ * command experiments/prepare for files in experiments/data/. `again`: runs that are done are made
+ * again. */
 enum sotto_status missing_refuse(const struct jobs *jobs, bool again);
 
 #endif

@@ -51,7 +51,7 @@ struct spread results_spread(const struct results *r, int run, const char *metri
     struct spread s = {0, 0, 0, INFINITY, -INFINITY};
     for (int seed = 0; seed < r->n_seeds; seed++) {
         const json_t *value = json_object_get(r->reports[run * r->n_seeds + seed], metric);
-        if (!json_is_number(value)) /* also null, which stands for no number */
+        if (!json_is_number(value)) /* null: the run has no value */
             continue;
         double x = json_number_value(value);
         values[s.n++] = x;
@@ -61,14 +61,14 @@ struct spread results_spread(const struct results *r, int run, const char *metri
     }
     if (s.n == 0)
         return s;
-    s.mean = s.min == s.max ? s.min : sum / s.n; /* three times x over 3 need not be x */
+    s.mean = s.min == s.max ? s.min : sum / s.n; /* (x + x + x) / 3 may differ from x */
     for (int i = 0; i < s.n; i++)
         squares += (values[i] - s.mean) * (values[i] - s.mean);
     s.std = s.n > 1 ? sqrt(squares / (s.n - 1)) : 0;
     return s;
 }
 
-/* The numbers of report.json, and what a comparison adds to them. */
+/* The numbers of report.json, and the two that a comparison adds. */
 static const char *const report_names[] = {
     "loss",
     "common_loss",

@@ -1,4 +1,4 @@
-/* What runs reported: one flat object of numbers (report.json) a run and seed, read by any key. */
+/* Reports of the runs: one flat JSON object (report.json) per run and seed, read by key. */
 #ifndef SOTTO_TRAIN_COMPARE_RESULTS_H
 #define SOTTO_TRAIN_COMPARE_RESULTS_H
 
@@ -7,9 +7,9 @@
 enum { RESULTS_SEEDS = 64 };
 
 struct results {
-    const char *const *names; /* of the runs, (n_runs); the caller's */
+    const char *const *names; /* (n_runs) names of the runs; owned by the caller */
     int n_runs, n_seeds;
-    json_t **reports; /* (n_runs, n_seeds); NULL: did not finish */
+    json_t **reports; /* (n_runs, n_seeds); NULL: the run did not finish */
 };
 
 enum sotto_status results_init(struct results *r, const char *const *names, int n_runs,
@@ -20,22 +20,23 @@ void results_free(struct results *r);
 enum sotto_status results_read(struct results *r, int run, int seed, const char *path);
 void results_drop(struct results *r, int run, int seed);
 
-/* A metric over the seeds that have it. */
+/* Statistics of a metric over the seeds whose reports contain the metric. */
 struct spread {
-    int n;                      /* 0: none, and the rest means nothing */
+    int n;                      /* seeds; 0: the other fields mean nothing */
     double mean, std, min, max; /* std: of the sample (n - 1), 0 for n = 1 */
 };
 
 struct spread results_spread(const struct results *r, int run, const char *metric);
 
-/* How a metric is shown. */
+/* The unit in which a metric is shown. */
 enum metric_unit { METRIC_PLAIN, METRIC_SECONDS, METRIC_BYTES, METRIC_SHARE };
 enum metric_unit metric_unit(const char *metric);
 
-/* A fault unless runs report it, with what they do; `where` it stands. */
+/* Refuses a metric that report.json does not have; the error lists the known metrics. `where`: the
+ * option or expectation that names the metric. */
 enum sotto_status metric_check(const char *metric, const char *where);
 
-/* The same for what runs log while they train, of which curves are drawn. */
+/* Refuses a metric that metrics.jsonl does not have, as metric_check for report.json. */
 enum sotto_status curve_check(const char *curve, const char *where);
 
 #endif

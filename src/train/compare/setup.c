@@ -20,7 +20,7 @@ static void append_part(struct setup_line *s, const char *format, ...)
     s->between = "; ";
 }
 
-/* Keys that the line is made of, and whether a run has its own value. */
+/* Keys that describe the setup: worker.step, then those of the cluster. */
 enum { STEP, CLUSTER, KEYS = CLUSTER + 9 };
 static const char *const keys[KEYS] = {
     "worker.step",   "train.workers", "train.nodes",  "link.intra",    "link.inter",
@@ -46,7 +46,7 @@ static enum sotto_status find_own(const struct jobs *jobs, const struct run_conf
     return SOTTO_OK;
 }
 
-/* The report's text under that key where all reports that have one have the same; else NULL. */
+/* Returns the text of `key` if all reports with the key agree, else NULL. */
 static const char *shared_text(const struct results *results, const char *key)
 {
     const char *shared = NULL;
@@ -77,7 +77,7 @@ static void append_model(struct setup_line *s, const struct results *results)
                 p.mean / (billions ? 1e9 : 1e6), billions ? "billion" : "million");
 }
 
-/* As the runs' reports say it, or what it is that differs. */
+/* Appends the cluster of the runs' reports, or the keys in which the clusters differ. */
 static void append_cluster(struct setup_line *s, const struct results *results, bool simulated,
                            const bool own[KEYS])
 {

@@ -1,4 +1,4 @@
-/* What all runs of a comparison have in common, in a line for its title. */
+/* A line for the title of a comparison: the setup that all runs share. */
 #ifndef SOTTO_TRAIN_COMPARE_SETUP_H
 #define SOTTO_TRAIN_COMPARE_SETUP_H
 
@@ -6,9 +6,9 @@
 
 enum { SETUP_ROOM = 512 };
 
-/* "nano, 0.36 million parameters; cluster: 4 nodes x 1 worker; ...; 10ms a micro-batch": the model
- * and the micro-batch as far as no run has its own, and the cluster or the keys in which the runs'
- * clusters differ. Cut to its room. */
+/* Writes "nano, 0.36 million parameters; cluster: 4 nodes x 1 worker; ...; 10ms a micro-batch": the
+ * model and the micro-batch where equal for all runs, and the cluster or the keys in which the
+ * runs' clusters differ. Cut to SETUP_ROOM. */
 enum sotto_status setup_describe(const struct jobs *jobs, const struct results *results,
                                  char out[SETUP_ROOM]);
 

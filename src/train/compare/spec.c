@@ -1,5 +1,5 @@
-/* Reading a comparison. The file is gone through twice, so that expectations may stand before the
- * runs that they name and [base] before the file that it overrides. */
+/* Reader of a comparison's file, in two passes: the first finds the runs' names and the base file,
+ * so that expectations may precede the runs that they name, and [base] the key `base`. */
 #include "train/compare/spec.h"
 
 #include <ctype.h>
@@ -10,20 +10,21 @@ static const char *const cut_names[] = {"auto", "rounds", "samples", "time", "no
 
 #define S struct compare_config
 static const struct option options[] = {
-    OPTION_TEXT(S, title, "", "of the table and the figures; empty: the file's name"),
+    OPTION_TEXT(S, title, "", "title of the table and the figures; empty: the file's name"),
     OPTION_TEXT(S, out, "", "folder of runs and results; empty: the file's name without .ini"),
-    OPTION_TEXT(S, seeds, "", "each run once for each of these, as in 1,2,3; empty: as configured"),
+    OPTION_TEXT(S, seeds, "",
+                "seeds, such as 1,2,3, with each of which every run is made; empty: train.seed"),
     OPTION_TEXT(
         S, columns,
         "loss, common_loss, eval_loss, samples, seconds, time_to_loss, exposed_share, bytes, memory",
-        "of the table: keys of the runs' report.json, common_loss and time_to_loss"),
+        "columns of the table: keys of the runs' report.json, common_loss and time_to_loss"),
     OPTION_TEXT(S, curves, "",
-                "what is drawn: keys of metrics.jsonl; empty: train/loss and eval/loss"),
+                "metrics to draw: keys of metrics.jsonl; empty: train/loss and eval/loss"),
     OPTION_REAL(S, target, "0", 0, 1e9,
-                "loss that time_to_loss waits for; 0: the lowest of the run that comes down least"),
+                "loss for time_to_loss; 0: the lowest loss that all runs reach"),
     OPTION_ENUM(S, cut, "auto", cut_names,
-                "runs are drawn and compared up to where the first of them ends, in this; auto: as "
-                "their budget is given"),
+                "unit in which all runs are cut at the end of the shortest run, for curves and "
+                "common_loss; auto: the unit of the runs' budget"),
     OPTION_BOOL(S, plot, "true", "draw the curves with gnuplot"),
 };
 #undef S
@@ -36,8 +37,8 @@ struct option_section compare_section(struct compare_config *c)
 struct spec_reader {
     struct spec *spec;
     const char *path;
-    int run;                 /* the run whose section this is; -1: another section */
-    struct run_config check; /* settings of that run are tried here                */
+    int run;                 /* run of the current section; -1: another section */
+    struct run_config check; /* the base with the settings of `run` so far      */
 };
 
 static enum sotto_status set_base(struct run_config *config, const char *key, const char *value)
@@ -56,7 +57,7 @@ static enum sotto_status set_compare(struct compare_config *config, const char *
     return option_set(&section, 1, full, value);
 }
 
-/* "run NAME" -> NAME; NULL: another section */
+/* Returns NAME of the section "run NAME"; NULL for other sections. */
 static const char *run_name(const char *section)
 {
     if (strncmp(section, "run", 3) != 0 ||
@@ -135,7 +136,7 @@ static enum sotto_status load_base(struct spec_reader *r, const char *name)
     return option_load(sections, RUN_SECTIONS, path);
 }
 
-/* First time through: which runs there are, and the file beneath [base]. */
+/* First pass: adds the runs, without settings, and loads the file of `base`. */
 static enum sotto_status first_pass(void *arg, const char *section, const char *key,
                                     const char *value)
 {
@@ -179,7 +180,7 @@ static enum sotto_status add_expect(struct spec *spec, const char *text)
     return SOTTO_OK;
 }
 
-/* Second time: the rest. */
+/* Second pass: [compare], [base], the runs' settings and the expectations. */
 static enum sotto_status second_pass(void *arg, const char *section, const char *key,
                                      const char *value)
 {
@@ -191,10 +192,9 @@ static enum sotto_status second_pass(void *arg, const char *section, const char 
         return SOTTO_OK;
     }
     if (!*section)
-        return fail(SOTTO_EFORMAT,
-                    "'%s' stands before the first section: want [compare], [base] "
-                    "or [run NAME] above it",
-                    key);
+        return fail(
+            SOTTO_EFORMAT,
+            "'%s' precedes the first section: want [compare], [base] or [run NAME] above it", key);
     if (r->run >= 0)
         return add_setting(r, key, value);
     if (strcmp(section, "base") == 0)
@@ -214,7 +214,8 @@ static enum sotto_status list_names(struct spec *spec)
     return SOTTO_OK;
 }
 
-/* "experiments/acco.ini" -> results in "acco", where the command was started. */
+/* Sets title and out, if empty, from the file's name: "experiments/acco.ini" -> "acco", a folder in
+ * the current one. */
 static void default_names(struct compare_config *c, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -223,7 +224,7 @@ static void default_names(struct compare_config *c, const char *path)
     int used = (int)(ini ? length - 4 : length);
     if (!*c->title)
         snprintf(c->title, sizeof c->title, "%.*s", used, name);
-    if (!*c->out) /* without an ending to take off, the name is the file's own */
+    if (!*c->out) /* without .ini the name alone would be the file itself */
         snprintf(c->out, sizeof c->out, "%.*s%s", used, name, ini ? "" : ".results");
 }
 

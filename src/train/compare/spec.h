@@ -1,5 +1,5 @@
-/* A comparison as its file says it: a base configuration, the runs that differ from it, and what is
- * expected of them.
+/* The specification of a comparison, read from a file: a base configuration, the runs with their
+ * settings over the base, and expectations about the results.
  *
  *     [compare]
  *     title = ACCO against DDP
@@ -19,13 +19,13 @@
 
 enum { COMPARE_LIST_ROOM = 8192 };
 
-/* What all runs are cut at, where the shortest ends. */
+/* The axis on which all runs are cut at the end of the shortest run. */
 enum compare_cut { CUT_AUTO, CUT_ROUNDS, CUT_SAMPLES, CUT_TIME, CUT_NONE };
 
 struct compare_config {                        /* [compare] */
-    char title[OPTION_ROOM], out[OPTION_ROOM]; /* where unsaid, from the file's name */
+    char title[OPTION_ROOM], out[OPTION_ROOM]; /* default: from the file's name */
     char seeds[COMPARE_LIST_ROOM], columns[COMPARE_LIST_ROOM], curves[COMPARE_LIST_ROOM];
-    double target; /* loss of time_to_loss; 0: that of the worst run */
+    double target; /* loss of time_to_loss; 0: the highest of the runs' lowest losses */
     int cut;       /* enum compare_cut                               */
     bool plot;
 };
@@ -38,7 +38,7 @@ struct spec_setting {
 
 struct spec_run {
     char name[64];
-    struct spec_setting *settings; /* over the base, in the file's order */
+    struct spec_setting *settings; /* (n_settings) over the base, in the file's order */
     int n_settings;
 };
 
@@ -52,16 +52,15 @@ struct spec {
     int n_expects;
 };
 
-/* Reads the file; every key, value and expectation is checked, with "path:line: " in front of an
- * error. */
+/* Reads the file and checks every key, value and expectation. Errors begin with "path:line: ". */
 enum sotto_status spec_load(struct spec *spec, const char *path);
 void spec_free(struct spec *spec);
 
-/* The configuration of a run: the base with the run's settings over it. */
+/* Returns in `out` the configuration of a run: the base with the run's settings over the base. */
 enum sotto_status spec_config(const struct spec *spec, int run, struct run_config *out);
 
-/* Cuts a list ("a, b c") into its words, in place; an error if there are more than `room`. `what`
- * names it. */
+/* Splits a list ("a, b c") into words, in place. Refuses more than `room` words; `what` names the
+ * list in the error. */
 enum sotto_status spec_words(char *text, const char *what, char **words, int room, int *n);
 
 #endif

@@ -108,7 +108,7 @@ static void unreadable_expectations(void **state)
         {"min(1 + 2) < 1", "min and max want one RUN.METRIC or several values"},
         {"abs 3 < 1", "want '(' at character 5"},
         {"abs(1, 2) < 1", "want ')' at character 6"},
-        {"3x < 4", "a number with letters behind it at character 1"},
+        {"3x < 4", "a number followed by letters at character 1"},
         {"1e999 < 4", "want a number at character 1"},
         {"1 $ 2", "want one of <= < >= > == at character 3"},
     };
@@ -137,7 +137,7 @@ static void unanswerable_expectations(void **state)
         {"ddp.loss == 4 +- none.loss", "none.loss is missing"},
         {"ddp.exposed_share < 3", "ddp.exposed_share is missing for 1 of 2 seeds"},
         {"acco-wp.odd < 3", "acco-wp.odd is missing"},
-        {"ddp.loss / (acco-wp.loss - 2.5) > 1", "it divides 4 by 0"},
+        {"ddp.loss / (acco-wp.loss - 2.5) > 1", "division of 4 by 0"},
     };
     struct results r;
     struct expect_verdict v;
@@ -327,8 +327,7 @@ static void unreadable_specs(void **state)
          SOTTO_EINVAL},
         {"[optimizer]\n", "bad.ini:1: unknown section [optimizer]: want [compare], [base] or [run",
          SOTTO_EINVAL},
-        {"steps = 3\n[run a]\n", "bad.ini:1: 'steps' stands before the first section",
-         SOTTO_EFORMAT},
+        {"steps = 3\n[run a]\n", "bad.ini:1: 'steps' precedes the first section", SOTTO_EFORMAT},
         {"[compare]\ntitel = x\n[run a]\n",
          "bad.ini:2: unknown key 'compare.titel': did you mean 'compare.title'?", SOTTO_EINVAL},
         {"[base]\nstpes = 3\n[run a]\n", "bad.ini:2: unknown key 'stpes': did you mean",
@@ -493,7 +492,7 @@ static void common_ends(void **state)
     common_print(&c, &r, columns, 3, said);
     common_print(&c, &r, columns, 1, said); /* nothing about what is not shown */
     fclose(said);
-    assert_string_equal(text, "\ncommon_loss: train/loss after 8 rounds, which all runs have\n"
+    assert_string_equal(text, "\ncommon_loss: train/loss after 8 rounds, reached by all runs\n"
                               "time_to_loss: until train/loss is 5.2000\n");
     free(text);
     results_free(&r);
@@ -836,7 +835,7 @@ static void stopped_comparison(void **state)
     assert_ok(compare("stop.ini", "stop", "", false, 0, &rounds));
     assert_int_equal(rounds, 10 - before);
     assert_said("[1/2] a: was done before");
-    assert_said("[2/2] b: goes on in ");
+    assert_said("[2/2] b: continues in ");
     char *csv = slurp(at("stop/table.csv"));
     double a, b; /* the same run, stopped or not */
     assert_int_equal(sscanf(csv, "run,loss,steps,workers a,%lf,5,1 b,%lf,5,1", &a, &b), 2);

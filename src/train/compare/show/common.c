@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMOOTH = 5 }; /* reports: the loss of one is noise */
+enum { SMOOTH = 5 }; /* logged values; a single loss is noise */
 
-/* Each point becomes the mean of itself and those before it. */
+/* Replaces each point by the mean of the point and up to SMOOTH - 1 points before. */
 static void smooth_curve(struct curve *c)
 {
     for (int i = c->n - 1; i >= 0; i--) {
@@ -29,7 +29,8 @@ static enum sotto_status read_all_curves(const struct jobs *jobs, const struct r
     return SOTTO_OK;
 }
 
-/* Held-out loss where all runs have a curve of it, else that of training. */
+/* Reads the curves of eval/loss if all finished runs have one, else those of train/loss, smoothed.
+ */
 static enum sotto_status read_losses(struct common *c, const struct jobs *jobs,
                                      const struct results *results, struct curve *curves)
 {
@@ -47,7 +48,8 @@ static enum sotto_status read_losses(struct common *c, const struct jobs *jobs,
     return SOTTO_OK;
 }
 
-/* What the runs' budget is given in is what they are cut by. */
+/* Finds the end of the shortest run. Without the option `cut` the axis is the unit of the runs'
+ * budget. */
 static void find_common_end(struct common *c, const struct spec *spec, const struct curve *curves,
                             int n)
 {
@@ -68,7 +70,8 @@ static void find_common_end(struct common *c, const struct spec *spec, const str
     }
 }
 
-/* The greatest of the runs' lowest losses: one that all of them come to. */
+/* Finds the loss for time_to_loss: the option's, or the greatest of the runs' lowest losses, which
+ * all runs reach. */
 static void find_common_target(struct common *c, const struct jobs *jobs,
                                const struct curve *curves)
 {
@@ -92,7 +95,7 @@ static double interpolate_at(double x, double x0, double x1, double y0, double y
     return x1 != x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
 }
 
-/* When the curve first comes down to the target; NaN: it does not. */
+/* Returns the seconds until the curve first reaches the target; NaN: never. */
 static double time_to_target(const struct curve *c, double target)
 {
     for (int i = 0; i < c->n; i++) {
@@ -105,7 +108,7 @@ static double time_to_target(const struct curve *c, double target)
     return NAN;
 }
 
-/* The curve's value at the common end. */
+/* Returns the curve's value at the common end. */
 static double curve_value_at(const struct curve *c, enum axis axis, double end)
 {
     for (int i = 0; i < c->n; i++) {
@@ -164,11 +167,11 @@ void common_print(const struct common *c, const struct results *results, char *c
     if (loss || time)
         fputc('\n', out);
     if (loss)
-        fprintf(out, "common_loss: %s after %.6g %s, which all runs have\n", c->metric, c->end,
+        fprintf(out, "common_loss: %s after %.6g %s, reached by all runs\n", c->metric, c->end,
                 unit[c->axis]);
     if (time)
         fprintf(out, "time_to_loss: until %s is %.4f%s%s%s\n", c->metric, c->target,
                 c->worst < 0 ? "" : ", the lowest of ",
                 c->worst < 0 ? "" : results->names[c->worst],
-                c->worst < 0 ? "" : ", which comes down least");
+                c->worst < 0 ? "" : ", reached by all runs");
 }

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-struct curve_sample { /* a line of metrics.jsonl; NaN: it does not say */
+struct curve_sample { /* a line of metrics.jsonl; NaN: not on the line */
     double step, value, seconds, bytes, samples;
 };
 
@@ -55,8 +55,9 @@ static enum sotto_status read_lines(struct curve_samples *s, const char *text, c
     return SOTTO_OK;
 }
 
-/* Evaluations are logged on lines of their own, which need not say the time: it is that of the
- * lines around it, by the step, and zero at step 0. */
+/* Fills in the values of the double at offset `field` that are missing on lines from `begin`, such
+ * as the time on lines of evaluations: interpolates by the step between the lines around, from 0 at
+ * step 0. */
 static void fill_gaps(struct curve_samples *s, size_t begin, size_t field)
 {
     double last_step = 0, last = NAN;
@@ -66,7 +67,7 @@ static void fill_gaps(struct curve_samples *s, size_t begin, size_t field)
         if (isnan(x))
             continue;
         if (isnan(last))
-            last = 0; /* the first line that says */
+            last = 0; /* first line with a value */
         for (; gap < i; gap++) {
             double share =
                 step > last_step ? (s->data[gap].step - last_step) / (step - last_step) : 1;
@@ -86,7 +87,7 @@ static int compare_by_step(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Samples sorted by step become points: one a step that has the metric. */
+/* Merges samples sorted by step into points, one per step that has the metric. */
 static enum sotto_status merge_samples(struct curve *c, const struct curve_samples *s)
 {
     c->points = malloc((s->n + 1) * sizeof *c->points);

@@ -1,4 +1,4 @@
-/* A metric over a run: what metrics.jsonl says of it, the seeds of the run together. */
+/* A metric over the rounds of a run, from metrics.jsonl, merged over the run's seeds. */
 #ifndef SOTTO_TRAIN_COMPARE_SHOW_CURVE_H
 #define SOTTO_TRAIN_COMPARE_SHOW_CURVE_H
 
@@ -17,21 +17,21 @@ struct curve {
     int n;
 };
 
-/* Reads metrics.jsonl of the folders, one a seed. A metric that none of them has is a curve of no
- * points. */
+/* Reads metrics.jsonl of the folders, one per seed. The curve of a metric that no file contains has
+ * 0 points. */
 enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], int n_folders,
                              const char *metric);
 void curve_free(struct curve *c);
 
-/* What a curve can be drawn over. */
+/* The x axis of a curve. */
 enum axis { AXIS_ROUNDS, AXIS_SAMPLES, AXIS_TIME, AXIS_BYTES, AXES };
 double curve_along(const struct curve_point *p, enum axis axis);
 
-/* The last place of a curve on the axis; 0: it is not on it. */
+/* Returns the position of the curve's last point on the axis; 0: the axis was not logged. */
 double curve_end(const struct curve *c, enum axis axis);
 
-/* Ends the curve with its first point at `end` on the axis or past it: a round may be long, and a
- * run's last evaluation comes when its round is done. */
+/* Ends the curve with the first point at or past `end` on the axis: a round may be long, and a
+ * run's last evaluation follows the last round. */
 void curve_cut(struct curve *c, enum axis axis, double end);
 
 #endif

@@ -10,7 +10,7 @@
 struct left_out_search {
     const struct jobs *jobs;
     const struct results *results;
-    const char *left_out; /* a run that --only kept from being there */
+    const char *left_out; /* a run without report since --only leaves it out; NULL: none */
 };
 
 static void find_left_out(void *arg, int run, const char *metric)
@@ -25,7 +25,7 @@ static void find_left_out(void *arg, int run, const char *metric)
     }
 }
 
-/* "ok      acco.loss <= ddp.loss  (3.41 <= 3.48)"; false: it failed. */
+/* Prints "ok      acco.loss <= ddp.loss  (3.41 <= 3.48)". False if the expectation failed. */
 static bool print_expect(const struct page *page, const struct expect *e, int width, FILE *out)
 {
     struct left_out_search search = {page->jobs, page->results, NULL};
@@ -76,7 +76,7 @@ static enum sotto_status read_curves(const struct page *page, const char *metric
     return SOTTO_OK;
 }
 
-/* One metric; `*drawn` tells whether any run has a curve of it. */
+/* Draws one metric; `*drawn` is true if a run has a curve of the metric. */
 static enum sotto_status draw_metric(const struct page *page, const char *metric, bool *drawn,
                                      FILE *md)
 {
@@ -106,7 +106,7 @@ static enum sotto_status draw_metric(const struct page *page, const char *metric
     return st;
 }
 
-/* A figure less is no reason to lose the table. */
+/* Draws all curves. A failed figure is a warning, so that the table is kept. */
 static void draw_all(const struct page *page, FILE *md)
 {
     const char *asked = page->jobs->spec->compare.curves;
@@ -119,7 +119,7 @@ static void draw_all(const struct page *page, FILE *md)
         bool drawn = false;
         enum sotto_status one = draw_metric(page, words[i], &drawn, md);
         if (one != SOTTO_OK && first.code == SOTTO_OK)
-            status_save(&first, one); /* the same cause, mostly: said once */
+            status_save(&first, one); /* most have the same cause: one warning */
         if (one == SOTTO_OK && !drawn && *asked)
             log_warn("no curve of %s: no run has logged it more than once", words[i]);
     }
@@ -166,7 +166,7 @@ static enum sotto_status write_markdown(const struct page *page)
 
 struct unknown_metric {
     const char *where;
-    struct status_note note; /* of the first */
+    struct status_note note; /* of the first unknown metric */
 };
 
 static void find_unknown(void *arg, int run, const char *metric)
@@ -189,7 +189,7 @@ static enum sotto_status check_curves(const struct spec *spec)
     return SOTTO_OK;
 }
 
-/* A slip of the pen is better known now than after hours of training. */
+/* Called before the first run: a misspelled metric is reported before hours of training. */
 enum sotto_status page_columns(const struct spec *spec, char list[COMPARE_LIST_ROOM],
                                char *columns[PAGE_COLUMNS], int *n)
 {

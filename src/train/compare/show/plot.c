@@ -18,7 +18,7 @@ static void file_name(const char *metric, char out[64])
             *p = '-';
 }
 
-/* One block a run, two empty lines between: gnuplot's `index`. */
+/* Writes one block of lines per run, with two empty lines between blocks, for gnuplot's `index`. */
 static enum sotto_status write_data(const struct plot *p, const char *name)
 {
     char path[FILE_PATH_ROOM], file[80];
@@ -35,21 +35,21 @@ static enum sotto_status write_data(const struct plot *p, const char *name)
             fprintf(draft.stream, "%s\t%.15g\t%.9g\t%.15g\t%.15g\t%.9g\t%.9g\t%.9g\n", p->names[i],
                     x->step, x->seconds, x->bytes, x->samples, x->mean, x->min, x->max);
         }
-        if (p->curves[i].n == 0) /* a block must not be empty */
+        if (p->curves[i].n == 0) /* an empty block would shift the next indices */
             fprintf(draft.stream, "%s\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\n", p->names[i]);
     }
     return file_commit(&draft);
 }
 
 static const char *const axis_names[AXES] = {"rounds", "samples", "time", "bytes"};
-static const int axis_columns[AXES] = {2, 5, 3, 4}; /* of the data */
+static const int axis_columns[AXES] = {2, 5, 3, 4}; /* of the data file */
 
-/* Where the curves lie, on an axis and beside it. */
+/* The range of the curves on an axis, and of their values. */
 struct plot_range {
-    double begin, end;      /* least place above 0, and greatest; end 0: none is on this axis */
+    double begin, end;      /* least position above 0, and greatest; end 0: no curve on the axis */
     double shortest;        /* end of the shortest curve                                      */
     double lowest, highest; /* of the metric                                                  */
-    int points;             /* of the curve that has most                                     */
+    int points;             /* of the longest curve                                              */
     bool band;              /* seeds differ somewhere                                         */
 };
 
@@ -118,12 +118,12 @@ static void put_quoted(const char *text, FILE *out)
     put_part(text, strlen(text), out);
 }
 
-/* gnuplot centres a title over the axes and lets go what reaches beyond the figure; so many letters
- * fit beside a key of long names. */
+/* Characters of a title's line. gnuplot centres the title over the axes and cuts text beyond the
+ * figure; 88 characters fit next to a key of long names. */
 enum { TITLE_WIDTH = 88 };
 
-/* How much of the text goes on a line: to the last semicolon, else space, else comma that does not
- * leave it almost empty. */
+/* Returns the bytes of the text's first line: up to the last semicolon, else space, else comma in
+ * the line's last three quarters. */
 static size_t line_length(const char *text)
 {
     static const char ends[] = "; ,";
@@ -135,7 +135,7 @@ static size_t line_length(const char *text)
             if (text[n - 1] == *end)
                 return n;
     for (n = TITLE_WIDTH; n > 1 && ((unsigned char)text[n] & 0xC0) == 0x80;)
-        n--; /* not inside a letter */
+        n--; /* not inside a UTF-8 character */
     return n;
 }
 
@@ -150,7 +150,7 @@ static void put_lines(const char *text, FILE *out)
     }
 }
 
-/* Colours that stay apart for colour-blind eyes (Okabe and Ito), and dashes for those in grey. */
+/* Colours that colour-blind readers distinguish (Okabe and Ito), and dashes for prints in grey. */
 static const char *const colors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                      "#000000", "#E69F00", "#56B4E9", "#7F7F7F"};
 static const char *const dashes[] = {"1", "(16,4)", "(4,3)", "(16,4,4,4)", "(8,3,2,3,2,3)"};
@@ -185,8 +185,8 @@ static void put_curves(const struct plot *p, const char *data, enum axis axis, d
     fputc('\n', out);
 }
 
-/* A logarithmic axis that begins and ends with the data, with labels at 1, 2 and 5 where there are
- * few powers of ten. */
+/* Writes a logarithmic axis with the data's range, with labels at 1, 2 and 5 times powers of ten if
+ * the range has few powers. */
 static void put_logarithmic(char axis, double begin, double end, FILE *out)
 {
     static const int steps[] = {1, 2, 5};
@@ -205,8 +205,8 @@ static void put_logarithmic(char axis, double begin, double end, FILE *out)
     fputs(")\n", out);
 }
 
-/* Logarithmic where the runs' ends, or the values, lie far apart: some would be a stroke at the
- * edge. */
+/* Writes the axes' scales: logarithmic if the runs' ends, or the values, differ by more than FAR
+ * times, where some curves would be a stroke at the edge. */
 static void put_scales(enum axis axis, double unit, const struct plot_range *r, FILE *out)
 {
     enum { FAR = 20 };
@@ -254,7 +254,7 @@ static void put_script(const struct plot *p, const char *data, enum axis axis,
             data, name);
 }
 
-/* In the folder, with what it says kept in gnuplot.log where it fails. */
+/* Runs gnuplot in the folder. After a failure gnuplot.log has the output. */
 static enum sotto_status run_gnuplot(const char *folder, const char *script)
 {
     int code;

@@ -1,5 +1,5 @@
-/* Curves as figures: data (TSV), gnuplot scripts, and what gnuplot makes of them (PNG and SVG), all
- * left in one folder so that a figure can be restyled by hand. */
+/* Curves as figures: data (TSV), gnuplot scripts, and gnuplot's PNG and SVG, all in one folder, so
+ * that a figure can be restyled by hand. */
 #ifndef SOTTO_TRAIN_COMPARE_SHOW_PLOT_H
 #define SOTTO_TRAIN_COMPARE_SHOW_PLOT_H
 
@@ -15,9 +15,9 @@ struct plot {
     bool draw; /* false: data and scripts only */
 };
 
-/* Draws the metric over rounds, samples, time and bytes sent, as far as the curves say them, and
- * adds links to the figures to the Markdown page. SOTTO_EIO with `draw` may mean that gnuplot is
- * not there or failed; data and scripts are written all the same. */
+/* Draws the metric over each logged axis (rounds, samples, time, bytes sent) and adds links to the
+ * figures to the Markdown page. SOTTO_EIO with `draw`: gnuplot is not installed or failed, after
+ * data and scripts were written. */
 enum sotto_status plot_metric(const struct plot *p, FILE *page);
 
 #endif

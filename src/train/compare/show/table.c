@@ -7,10 +7,10 @@
 struct scale {
     double factor; /* shown value = factor * value */
     const char *unit;
-    int digits; /* significant ones */
+    int digits; /* significant digits */
 };
 
-/* One unit a column, fit for its largest value, so that the rows compare at a glance. */
+/* Chooses the unit of a column by its largest value, so that the rows compare at a glance. */
 static struct scale choose_scale(const char *metric, double largest)
 {
     switch (metric_unit(metric)) {
@@ -32,7 +32,7 @@ static struct scale choose_scale(const char *metric, double largest)
     return (struct scale){1, "", strstr(metric, "loss") ? 5 : 4};
 }
 
-/* Decimals that give x this many significant digits. */
+/* Returns the number of decimals for `digits` significant digits of x. */
 static int decimals_of(double x, int digits)
 {
     if (x == floor(x) && fabs(x) < 1e9) /* a count */
@@ -51,9 +51,9 @@ static void print_cell(const struct spread *s, struct scale scale, bool several,
         return;
     }
     double mean = s->mean * scale.factor, std = s->std * scale.factor;
-    if (*scale.unit == '%' && fabs(mean) < 1e-9) /* clocks that were rounded */
+    if (*scale.unit == '%' && fabs(mean) < 1e-9) /* rounding of the clocks */
         mean = std = 0;
-    several &= std != 0; /* what no seed changes, such as bytes, is shown as one number */
+    several &= std != 0; /* equal for all seeds, such as bytes: one number */
     bool fixed = mean == 0 || (fabs(mean) >= 0.01 && fabs(mean) < 1e12);
     int decimals = fixed ? decimals_of(mean, scale.digits) : 0;
     if (several && fixed && decimals < 2 && fabs(mean) < 100)
@@ -75,7 +75,7 @@ static double largest_of(const struct results *r, const char *metric)
     return largest;
 }
 
-/* Heading and rows of one column; the first column holds the names. */
+/* Fills in the heading and rows of one column. */
 static void fill_column(const struct results *r, const char *metric, char (*cells)[CELL],
                         int stride)
 {
