@@ -8,7 +8,7 @@ static enum sotto_status add_id(struct ends *e, const json_t *value)
 {
     if (!json_is_integer(value) || json_integer_value(value) >= ID_LIMIT)
         return fail(SOTTO_EFORMAT, "\"eos_token_id\" must be a token's number or a list of them");
-    if (json_integer_value(value) < 0) /* another way to say none */
+    if (json_integer_value(value) < 0) /* negative: no token */
         return SOTTO_OK;
     if (e->count == ENDS_ROOM)
         return fail(SOTTO_EFORMAT, "\"eos_token_id\" has more than %d tokens", ENDS_ROOM);

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "data/text/records.h"
 
-/* The i-th of `want` micro-batches that lie evenly in `n` (want <= n): a limited evaluation that
- * took the first ones would see one end of the held-out data alone. */
+/* Returns the i-th of `want` micro-batches spread evenly over `n` (want <= n): the first `want`
+ * micro-batches would be from one end of the held-out data. */
 static int64_t spread(int64_t i, int64_t want, int64_t n)
 {
     return i * (n / want) + i * (n % want) / want + n / want / 2;
@@ -67,12 +67,12 @@ enum sotto_status evaluation_check(const struct evaluation *e)
                       : fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
 }
 
-static bool is_space(char c) /* a NUL is none */
+static bool is_space(char c) /* a NUL is no space */
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The last word begins behind the last white space that is followed by something else. */
+/* Returns the start of the last word: after the last white space with something else after it. */
 static size_t last_word_start(const char *text, size_t size)
 {
     size_t end = size;
@@ -104,7 +104,8 @@ static void free_room(struct line *l)
     l->batch = (struct batch){0};
 }
 
-/* For a text of t tokens. It follows the texts: a model may claim millions of positions. */
+/* Makes room for a text of t tokens. Room grows with the texts, since a model may claim millions of
+ * positions. */
 static enum sotto_status make_room(struct line *l, int t)
 {
     const int positions = l->model->config.positions;
@@ -120,8 +121,8 @@ static enum sotto_status make_room(struct line *l, int t)
     return SOTTO_OK;
 }
 
-/* Context and word are encoded apart, the space between them with the word, as a model would
- * continue. */
+/* Encodes context and word separately, the space between them with the word, as a model continues a
+ * text. */
 static enum sotto_status one_text(struct line *l, const char *text, size_t size,
                                   struct last_word *out)
 {

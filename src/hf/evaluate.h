@@ -9,28 +9,30 @@ struct evaluation {
     double loss; /* mean over targets; perplexity = exp(loss) */
     int64_t targets;
     int64_t hits; /* targets that were the most likely token or class */
-    int64_t near; /* targets that were among the five most likely     */
+    int64_t near; /* targets that were among the five most likely */
     enum sample_content content;
 };
 
-/* The figure that the kind of the samples names `score`: perplexity, or the share of `near`. */
+/* Returns the figure with the key `score` of struct sample_kind: perplexity, or the share of
+ * `near`. */
 double evaluation_score(const struct evaluation *e);
 
-/* Which micro-batches of `rows` x `t`, in order: up to `batches` of them (0: all), evenly spread
- * over the data, and of these every `parts`-th from `part` on, so that several workers can share
- * the work. */
+/* The micro-batches of `rows` x `t` to evaluate, in order: up to `batches` (0: all), spread evenly
+ * over the data. Of these every `parts`-th from `part` on, so that several workers share the work.
+ */
 struct evaluation_range {
     int rows, t;
     enum dtype activations;
-    struct view state; /* of the model that is not trained */
+    struct view state; /* untrained state of the model */
     int64_t batches;
     int part, parts;
     const struct evaluation_watch *watch; /* (optional) */
 };
 
-/* Told behind each micro-batch of this part, or behind each text (then in bytes of the file). */
+/* Progress reports: after each micro-batch of this part, or after each text (in bytes of the file).
+ */
 struct evaluation_watch {
-    void (*tell)(void *arg, int64_t done, int64_t of, double loss); /* the mean so far */
+    void (*tell)(void *arg, int64_t done, int64_t of, double loss); /* `loss`: mean so far */
     void *arg;
 };
 
@@ -38,15 +40,15 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
                            const struct view *theta, const struct loader *loader,
                            struct evaluation_range range, struct evaluation *out);
 
-enum sotto_status evaluation_check(const struct evaluation *e); /* nothing to predict: an error */
+enum sotto_status evaluation_check(const struct evaluation *e); /* fails without targets */
 
 struct last_word {
     double loss;          /* mean negative log-probability of the last words */
-    int64_t words, right; /* right: every token of the word came first */
+    int64_t words, right; /* right: every token of the word was the most likely */
 };
 
-/* LAMBADA's task: each text is given up to its last word, which must be predicted. `texts` are
- * lines of JSON with member `key`; `watch` (optional). */
+/* LAMBADA's task: predicting the last word of each text. `path`: lines of JSON with the text as
+ * member `key`; `watch` (optional). */
 enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
                                       struct pool *pool, const struct view *theta,
                                       const struct tokenizer *tokenizer, const char *path,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { PIECE = 128 }; /* tokens of a prompt read at once */
-enum { FIRST = 8 };   /* tokens that the cache has room for at first */
+enum { FIRST = 8 };   /* tokens that the cache first has room for */
 
 static enum sotto_status grow(struct generator *g, struct buffer *b, size_t used, size_t count)
 {
@@ -18,7 +18,7 @@ static enum sotto_status grow(struct generator *g, struct buffer *b, size_t used
     return device_check(g->dev);
 }
 
-/* Room for `positions` tokens. It follows the text: a model may claim millions. */
+/* Makes room for `positions` tokens. Room grows with the text, since a model may claim millions. */
 static enum sotto_status reserve(struct generator *g, int positions)
 {
     const struct model_config *c = &g->model->config;
@@ -113,7 +113,7 @@ static enum sotto_status read_piece(struct generator *g, const int32_t *tokens, 
     return SOTTO_OK;
 }
 
-/* All but the last token only fill the cache; the last one is read alone for its logits. */
+/* Reads all but the last token to fill the cache, then the last token alone for its logits. */
 static enum sotto_status read_tokens(struct generator *g, const int32_t *tokens, size_t count)
 {
     const int most = g->tape.most.t;
@@ -140,7 +140,7 @@ static enum sotto_status forget_half(struct generator *g)
     return SOTTO_OK;
 }
 
-/* A heap with the most likely token on top; of equal ones the smaller. */
+/* Order of a heap: the most likely token on top, the smaller of two equally likely tokens first. */
 static bool before(const float *logits, int a, int b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
@@ -164,9 +164,8 @@ static double weight(const struct generator *g, int token, int best)
     return exp((g->logits[token] - g->logits[best]) / g->config.temperature);
 }
 
-/* Draws from the `top_k` most likely tokens, and of those from the smallest set that holds `top_p`
- * of their probability. Candidates are popped off a heap and gather at the end of `order`, the most
- * likely last. */
+/* Draws from the `top_k` most likely tokens, and among these from the smallest set with `top_p` of
+ * their probability. Candidates move from a heap to the end of `order`, the most likely last. */
 static int32_t draw(struct generator *g)
 {
     const int vocab = g->model->config.vocab;
@@ -218,9 +217,9 @@ enum sotto_status generator_next(struct generator *g, const int32_t *tokens, siz
         if (tokens[i] < 0 || tokens[i] >= c->vocab)
             return fail(SOTTO_EINVAL, "token %d is not in the model's vocabulary of %d", tokens[i],
                         c->vocab);
-    /* What there is room for: all positions, or what forget_half leaves once some are taken. */
+    /* tokens with room: all positions, or the positions that forget_half leaves */
     const size_t most = g->seen ? ((size_t)c->positions + 1) / 2 : (size_t)c->positions;
-    if (count > most) { /* the end of a long prompt is what matters */
+    if (count > most) { /* the end of a long prompt matters most */
         tokens += count - most;
         count = most;
     }

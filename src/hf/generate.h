@@ -6,9 +6,9 @@
 #include "nn/tape.h"
 
 struct generate_config {
-    double temperature; /* 0: the most likely token            */
-    int top_k;          /* 0: all                              */
-    double top_p;       /* 1: all                              */
+    double temperature; /* 0: the most likely token */
+    int top_k;          /* 0: all */
+    double top_p;       /* 1: all */
     uint64_t seed;
     enum dtype activations;
 };
@@ -16,25 +16,25 @@ struct generate_config {
 struct generator {
     const struct model *model;
     struct device *dev;
-    const struct view *theta; /* one a stage, not owned */
+    const struct view *theta; /* a view for each stage, not owned */
     struct generate_config config;
     struct rng rng;
     struct tape tape;
     struct pool pool;
     struct batch batch;
     struct cache cache;
-    int seen;         /* positions in the cache                       */
-    int32_t *history; /* (positions): the tokens they hold            */
-    float *logits;    /* (vocab)                                      */
-    int *order;       /* (vocab): candidates, most likely first       */
+    int seen;         /* positions in the cache */
+    int32_t *history; /* (positions): tokens in the cache */
+    float *logits;    /* (vocab) */
+    int *order;       /* (vocab): candidates, most likely first */
 };
 
 enum sotto_status generator_init(struct generator *g, const struct model *model, struct device *dev,
                                  const struct view *theta, const struct generate_config *config);
 void generator_free(struct generator *g);
 
-/* Reads `count` (>= 1) tokens and draws the next. When the positions are used up the older half is
- * forgotten. */
+/* Reads `count` (>= 1) tokens and draws the next. When all positions are used, forgets the older
+ * half. */
 enum sotto_status generator_next(struct generator *g, const int32_t *tokens, size_t count,
                                  int32_t *next);
 

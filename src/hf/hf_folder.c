@@ -38,7 +38,7 @@ static enum sotto_status take(struct hf_folder *f, int i, const char *path)
                              : SOTTO_OK;
 }
 
-/* The model's files, or the tokenizer's, that are in `folder`. */
+/* Reads the model's files, or the tokenizer's, from `folder`. */
 static enum sotto_status take_all(struct hf_folder *f, const char *folder, bool tokenizer)
 {
     char path[FILE_PATH_ROOM];
@@ -51,7 +51,8 @@ static enum sotto_status take_all(struct hf_folder *f, const char *folder, bool 
     return SOTTO_OK;
 }
 
-/* A tokenizer.json has its companions beside it; a file of another name stands alone. */
+/* Reads a tokenizer's files: tokenizer.json has companions in the same folder, a file of another
+ * name has none. */
 static enum sotto_status take_tokenizer(struct hf_folder *f, const char *from)
 {
     if (file_is_directory(from))
@@ -79,8 +80,8 @@ static enum sotto_status choose_types(struct hf_folder *f, const struct model *m
     return SOTTO_OK;
 }
 
-/* What `member` of tokenizer_config.json names ("<s>", or an object with its content), if the
- * tokenizer has it. */
+/* Returns the token that `member` of tokenizer_config.json names ("<s>", or an object with a
+ * content), -1 if the tokenizer has no such token. */
 static int named_token(const json_t *config, const char *member, const struct tokenizer *tokenizer)
 {
     const json_t *value = json_object_get(config, member);
@@ -90,7 +91,7 @@ static int named_token(const json_t *config, const char *member, const struct to
     return tokenizer_find(tokenizer, json_string_value(content), json_string_length(content));
 }
 
-/* What config.json says; of a list, the first. */
+/* Returns the token number in config.json, the first of a list; -1 for none. */
 static int numbered_token(const json_t *config, const char *member)
 {
     const json_t *value = json_object_get(config, member);
@@ -102,8 +103,8 @@ static int numbered_token(const json_t *config, const char *member)
                : -1;
 }
 
-/* The model's own word first, then that of the tokenizer's files, then the tokenizer's: where
- * nothing else begins a text, the end of the one before does. */
+/* Finds the tokens at the beginning and end of a text: from config.json, else the tokenizer's
+ * files, else the tokenizer. If nothing else begins a text, the end of the text before does. */
 static void find_ends(struct hf_folder *f, const struct tokenizer *tokenizer)
 {
     const int i = index_of("tokenizer_config.json");
@@ -111,8 +112,8 @@ static void find_ends(struct hf_folder *f, const struct tokenizer *tokenizer)
     f->end = numbered_token(f->config, "eos_token_id");
     if (!tokenizer)
         return;
-    /* A length of 10^30, which these files have, is no integer here; one that is no JSON at all
-     * still goes out as it came. */
+    /* Such files have lengths of 10^30, which are no integers here; a file that is not JSON is
+     * still written out unchanged. */
     json_t *config = f->file[i].data ? json_loadb(f->file[i].data, f->file[i].size,
                                                   JSON_DECODE_INT_AS_REAL, NULL)
                                      : NULL;
@@ -170,7 +171,7 @@ void hf_folder_close(struct hf_folder *f)
     *f = (struct hf_folder){0};
 }
 
-/* A folder without the file stops where its config.json says. */
+/* Without generation_config.json, the ends are those of config.json. */
 enum sotto_status hf_folder_add_end(struct hf_folder *f, int id)
 {
     const int i = index_of("generation_config.json");
@@ -208,7 +209,7 @@ void hf_folder_set_processor(struct hf_folder *f, json_t *processor)
     f->processor = processor;
 }
 
-/* A folder of a bare model ("ViTModel") becomes one of the whole. */
+/* The configuration of a bare model ("ViTModel") becomes one of a model with a classifier. */
 enum sotto_status hf_folder_set_classes(struct hf_folder *f, const struct model *model,
                                         char *const *names, int classes)
 {
@@ -270,7 +271,7 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
     }
     if (json && f->classes)
         json_object_update(json, f->classes);
-    if (json && f->dtype) { /* "dtype" is what newer versions write */
+    if (json && f->dtype) { /* newer versions write "dtype" */
         const bool newer = json_object_get(json, "dtype") != NULL;
         if (newer)
             json_object_set_new(json, "dtype", json_string(f->dtype));
@@ -280,7 +281,7 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
     return save_in(folder, "config.json", json);
 }
 
-/* Nothing for an id that the tokenizer has not got. */
+/* Sets `key` to the token's text; does nothing for an id that the tokenizer does not have. */
 static void set_token(json_t *json, const char *key, int id, const struct tokenizer *tokenizer)
 {
     char *text;
@@ -291,7 +292,7 @@ static void set_token(json_t *json, const char *key, int id, const struct tokeni
     free(text);
 }
 
-/* Files that say how tokenizer.json is to be loaded, where none came with it. */
+/* Writes the files from which transformers loads tokenizer.json, for models that had none. */
 static enum sotto_status describe_tokenizer(const struct hf_folder *f, const struct model *model,
                                             const struct tokenizer *tokenizer, const char *folder)
 {

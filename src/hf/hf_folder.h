@@ -1,10 +1,10 @@
-/* A Hugging Face model folder around its weights: what came with the model that a run started from
- * goes out again with the model that it makes.
+/* A Hugging Face model folder around the weights: the files next to a run's starting model
+ * go out again with the trained model.
  *
- * That is the configuration with all members that sotto has no use for, the numbers of special
- * tokens among them, the files of tokenizer and generation byte for byte, and the tensors' types. A
- * model that came from nowhere gets what AutoTokenizer and generate() ask for. A checkpoint is such
- * a folder too, so a resumed run hands on what the first one was given. */
+ * These are the configuration with all members, also those without a use in sotto, the files of
+ * tokenizer and generation byte for byte, and the types of the tensors. A new model gets the files
+ * that AutoTokenizer and generate() need. A checkpoint is such a folder, too, so a resumed run
+ * passes on the files of the first run. */
 #ifndef SOTTO_HF_HF_FOLDER_H
 #define SOTTO_HF_HF_FOLDER_H
 
@@ -17,38 +17,38 @@
 enum save_dtype { SAVE_AUTO, SAVE_FP32, SAVE_BF16, SAVE_FP16 };
 
 struct hf_folder {
-    json_t *config;    /* config.json as it came; NULL: the model is new */
-    char *config_text; /* the same, byte for byte                        */
+    json_t *config;    /* config.json as read; NULL: a new model */
+    char *config_text; /* the same, byte for byte */
     size_t config_size;
-    const char *dtype;            /* its "torch_dtype"; NULL: as it came            */
-    enum safetensors_type *types; /* (tensors of the model)                         */
+    const char *dtype;            /* "torch_dtype" to write; NULL: unchanged */
+    enum safetensors_type *types; /* (tensors of the model) */
     struct {
-        char *data; /* NULL: there was none */
+        char *data; /* NULL: no such file */
         size_t size;
     } file[HF_FILES];
-    int begin, end;    /* the tokens that a text begins and ends with; -1: none */
-    json_t *generation; /* generation_config.json where it is not as it came; NULL: it is */
-    json_t *processor; /* preprocessor_config.json where it is not as it came; NULL: it is */
-    json_t *classes;   /* members of config.json, the same */
+    int begin, end;     /* tokens at the beginning and end of a text; -1: none */
+    json_t *generation; /* changed generation_config.json; NULL: unchanged */
+    json_t *processor;  /* changed preprocessor_config.json; NULL: unchanged */
+    json_t *classes;    /* changed members of config.json; NULL: unchanged */
 };
 
-/* `from`: the folder that the model came from, "": it is new. `tokenizer` (optional), with the file
- * or folder that it came from, "": it was trained. `new_head`: the folder's classifier is not the
- * model's. */
+/* `from`: the folder of the starting model, "" for a new model. `tokenizer` (optional) with its
+ * file or folder, "" for a trained tokenizer. `new_head`: the model has another classifier than the
+ * folder. */
 enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
                                  const struct tokenizer *tokenizer, const char *tokenizer_from,
                                  bool new_head, enum save_dtype dtype);
 void hf_folder_close(struct hf_folder *f);
 
-/* Of instructions: `id` ends what the model learns to say, so those who read the folder are to stop
- * there: it is added to the ends that generation_config.json has. */
+/* For instructions: adds `id`, which ends the responses that the model learns, to the ends in
+ * generation_config.json, so that generate() stops there. */
 enum sotto_status hf_folder_add_end(struct hf_folder *f, int id);
 
-/* Of images: how they are made, where the folder that the model came from does not say so. Takes
- * over the reference. */
+/* For images: sets the preprocessing, if the starting model's folder has another. Takes over the
+ * reference. */
 void hf_folder_set_processor(struct hf_folder *f, json_t *processor);
 
-/* ... and what classes are called, `names` (optional). */
+/* Sets the names of the classes; `names` (optional). */
 enum sotto_status hf_folder_set_classes(struct hf_folder *f, const struct model *model,
                                         char *const *names, int classes);
 
@@ -56,7 +56,7 @@ enum sotto_status hf_folder_set_classes(struct hf_folder *f, const struct model 
 enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model *model,
                                   const struct tokenizer *tokenizer, const char *folder);
 
-/* Whether all tensors go out as fp32: then the weights are the parameters to the bit. */
+/* True if all tensors are written as fp32: the weights then equal the parameters bit by bit. */
 bool hf_folder_exact(const struct hf_folder *f, const struct model *model);
 
 #endif

@@ -11,7 +11,7 @@ enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, cons
 {
     struct tokenizer *own;
     if (!tokenizer_in(folder) || tokenizer_open(&own, folder) != SOTTO_OK)
-        return SOTTO_OK; /* there is none, or none that can be compared */
+        return SOTTO_OK; /* no tokenizer, or none to compare with */
     const bool same = tokenizer_same(tokenizer, own);
     const int has = tokenizer_vocab_size(own);
     tokenizer_close(own);
@@ -36,8 +36,8 @@ static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, co
 
 typedef enum sotto_status load_table(const struct model *model, const char *path, float *to);
 
-/* A whole vector from the folder's files: straight into memory that the host can write, or through
- * a copy there. */
+/* Loads a whole vector from the folder's files: straight into memory that the host can write, or
+ * through a copy in host memory. */
 static enum sotto_status load_vector(struct loaded *l, struct buffer *b, const struct table *table,
                                      load_table *load, const char *folder)
 {
@@ -57,7 +57,8 @@ static enum sotto_status load_vector(struct loaded *l, struct buffer *b, const s
     return st;
 }
 
-/* A model that takes images of any size has been trained on some, which the processor says. */
+/* Sets open sizes of images: a model over images of any size was trained on images of the size that
+ * the processor gives. */
 static enum sotto_status fit_images(const struct loaded *l, struct model_config *config,
                                     const char *folder, int image_size)
 {

@@ -14,21 +14,21 @@ struct loaded {
     struct device dev;
     struct pool pool;
     struct buffer parameters;
-    struct buffer state;              /* of the model that is not trained */
+    struct buffer state;              /* untrained state of the model */
     struct view *theta;               /* (n_stage) */
     struct tokenizer *tokenizer;      /* NULL: the folder has none */
-    struct ends ends;                 /* of its texts; with a tokenizer */
+    struct ends ends;                 /* of texts; needs a tokenizer */
     struct image_processor processor; /* of a model over images */
 };
 
 /* `device` and `threads` as for device_open. `tokenizer`: a file or folder, "" for the model's own.
- * `image_size`: of the images, where the model takes any; 0: as its folder says. */
+ * `image_size`: rows and columns of images for a model over any size; 0: the size in the folder. */
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
                               int image_size, const char *device, int threads);
 void loaded_close(struct loaded *l);
 
-/* A fault if the model in `folder` has a tokenizer of its own that gives other ids than this one,
- * which `name` names. */
+/* Fails if the model in `folder` has a tokenizer with other ids than `tokenizer`; `name` names the
+ * latter in messages. */
 enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
                                          const char *folder);
 

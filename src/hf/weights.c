@@ -26,7 +26,7 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
     return st;
 }
 
-/* One output of a kernel: (in, h, w) from or to (h, w, in). */
+/* Turns one output of a kernel from (h, w, in) to (in, h, w), or back. */
 static void turn_kernel(const struct table_entry *e, bool to_file, const float *from, float *to)
 {
     const size_t pixels = (size_t)(e->shape[1] * e->shape[2]), in = (size_t)e->shape[3];
@@ -63,7 +63,7 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
     const struct safetensors_entry *entry;
     enum sotto_status st = weights_find(set, model, e, &entry);
     if (e->form == FORM_COUNTER && !entry)
-        return SOTTO_OK; /* older files have none: it begins anew */
+        return SOTTO_OK; /* older files have no counter: it starts from 0 */
     TRY(st);
     if (e->form == FORM_COUNTER)
         return load_counter(entry, out);
@@ -145,7 +145,7 @@ static float largest(enum safetensors_type type)
     return type == SAFETENSORS_F16 ? F16_LARGEST : type == SAFETENSORS_BF16 ? 0x1.fep127f : FLT_MAX;
 }
 
-/* Finds the types that can be written, before anything is. */
+/* Lowers types that cannot hold a tensor's numbers, before anything is written. */
 static enum sotto_status check_numbers(const struct table *table, const float *flat,
                                        enum safetensors_type *types)
 {
@@ -190,14 +190,13 @@ static enum sotto_status put_tensor(struct safetensors_writer *writer, const str
     if (e->form == FORM_KERNEL)
         return put_kernel(writer, e, type, x);
     if (e->form == FORM_COUNTER) {
-        const int64_t number = llroundf(*x); /* a mean of several workers' */
+        const int64_t number = llroundf(*x); /* a mean over workers */
         return safetensors_writer_put(writer, &number, sizeof number);
     }
     return safetensors_writer_put_f32(writer, type, x, e->count);
 }
 
-/* Declares or writes those of the table whose elements have so many bytes; floats are F32 without
- * `types`. */
+/* Declares or writes the tensors with elements of `bytes` bytes; without `types` floats are F32. */
 static enum sotto_status put_table(const struct table *table, struct safetensors_writer *writer,
                                    const float *flat, const enum safetensors_type *types,
                                    size_t bytes, bool write)
@@ -218,7 +217,7 @@ static enum sotto_status put_table(const struct table *table, struct safetensors
     return SOTTO_OK;
 }
 
-/* Wider elements first, which keeps all of them aligned. */
+/* Writes wider elements first, which keeps every tensor aligned. */
 static enum sotto_status put_tensors(const struct model *model, struct safetensors_writer *writer,
                                      const char *path, const float *flat, const float *state,
                                      const enum safetensors_type *types)

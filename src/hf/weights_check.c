@@ -1,5 +1,5 @@
-/* Whether the files of a folder hold the model that its config.json describes, and nothing else
- * that a model is computed with. */
+/* Checks that the files of a folder hold the model of config.json, and no further tensor that a
+ * model is computed with. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "hf/weights_find.h"
 #include "nn/arch/arch.h"
 
-/* Those of a set of tensors that the model reads. */
+/* Marks the tensors of the set that the model reads. */
 static enum sotto_status mark_read(const struct safetensors *set, const struct model *model,
                                    const struct table *table, bool body, bool *read)
 {
@@ -32,7 +32,8 @@ static bool name_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Of the body itself, if the file has the outer module's names: another head is next to it. */
+/* True if the tensor belongs to the body. A file with the outer module's names has heads next to
+ * the body. */
 static bool in_body(const struct safetensors *set, const char *name)
 {
     const bool named = weights_bare_name(name) != name;
@@ -42,8 +43,8 @@ static bool in_body(const struct safetensors *set, const char *name)
     return true;
 }
 
-/* What files hold that no model is computed with: tables that older versions of transformers kept,
- * ViT's layers for other tasks, and a classifier that is made new. */
+/* True for a tensor that no model is computed with: tables of older versions of transformers, ViT's
+ * layers for other tasks, and a classifier that the run replaces. */
 static bool is_leftover(const struct safetensors *set, const struct model *model, bool body,
                         const struct safetensors_entry *e)
 {
@@ -81,7 +82,8 @@ static enum sotto_status same_numbers(const struct safetensors_entry *a,
 
 #define TIED_HEAD "lm_head.weight"
 
-/* The output projection of a model that ties it to the embedding, its first tensor. */
+/* Checks that the output projection in the files equals the embedding, the first tensor, since the
+ * model ties both. */
 static enum sotto_status check_tied(const struct safetensors *set, const struct model *model,
                                     const struct safetensors_entry *head)
 {
@@ -97,7 +99,7 @@ static enum sotto_status check_tied(const struct safetensors *set, const struct 
                 head->name, model->table.entry[0].name);
 }
 
-/* Names the first of those that are left. */
+/* Fails with the names of the first unread tensors, if there are any. */
 static enum sotto_status refuse_unread(const struct safetensors *set, const struct model *model,
                                        bool body, const bool *read)
 {

@@ -14,7 +14,7 @@ const char *weights_bare_name(const char *name)
     return name;
 }
 
-/* The name that other versions of transformers give it. */
+/* Writes the tensor's name in other versions of transformers. */
 static void other_name(char out[2 * TABLE_NAME_ROOM], const char *name,
                        const struct arch_rename *rule)
 {
