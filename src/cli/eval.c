@@ -87,7 +87,7 @@ static enum sotto_status put_logits(struct safetensors_writer *w, const char *pa
     return safetensors_writer_finish(w);
 }
 
-static enum sotto_status write_logits(struct loaded *l, const struct loader *loader,
+static enum sotto_status write_logits(struct loaded_model *l, const struct loader *loader,
                                       const struct eval_config *c, int t, int vocab)
 {
     struct tape tape = {0};
@@ -145,7 +145,7 @@ static void tell(void *arg, int64_t done, int64_t of, double loss)
                   "eval %.0f%%  loss %.4f", 100.0 * (double)done / (double)of, loss);
 }
 
-static enum sotto_status measure(struct loaded *l, struct loader *loader,
+static enum sotto_status measure(struct loaded_model *l, struct loader *loader,
                                  const struct eval_config *c, int t, struct evaluation *out)
 {
     const struct extent e = {c->batch, t, (enum dtype)c->activations, false};
@@ -161,7 +161,7 @@ static enum sotto_status measure(struct loaded *l, struct loader *loader,
 }
 
 /* What was asked for, as the model was trained, or less where the data are one short text. */
-static enum sotto_status choose_length(const struct loaded *l, const struct loader *loader,
+static enum sotto_status choose_length(const struct loaded_model *l, const struct loader *loader,
                                        const char *model, int asked, int *t)
 {
     if (asked > l->model.config.positions)
@@ -173,7 +173,8 @@ static enum sotto_status choose_length(const struct loaded *l, const struct load
     return loader_check(loader, 1, *t);
 }
 
-static enum sotto_status on_data(struct loaded *l, const struct eval_options *o, const char *model)
+static enum sotto_status on_data(struct loaded_model *l, const struct eval_options *o,
+                                 const char *model)
 {
     const struct eval_config *c = &o->eval;
     int t = 0;
@@ -217,7 +218,7 @@ static enum sotto_status refuse_text(const struct eval_config *c)
     return SOTTO_OK;
 }
 
-static int classes_of(const struct loaded *l)
+static int classes_of(const struct loaded_model *l)
 {
     struct model_config config = l->model.config;
     return model_config_image(&config)->classes;
@@ -236,7 +237,7 @@ static enum sotto_status check_classes(const struct image_set *set, int classes)
     return SOTTO_OK;
 }
 
-static enum sotto_status open_images(const struct loaded *l, const struct data_config *data,
+static enum sotto_status open_images(const struct loaded_model *l, const struct data_config *data,
                                      const char *model, struct loader **loader)
 {
     const int *dims = l->model.sample.dims;
@@ -250,7 +251,7 @@ static enum sotto_status open_images(const struct loaded *l, const struct data_c
     return st;
 }
 
-static enum sotto_status on_images(struct loaded *l, const struct eval_options *o,
+static enum sotto_status on_images(struct loaded_model *l, const struct eval_options *o,
                                    const char *model)
 {
     const struct eval_config *c = &o->eval;
@@ -272,7 +273,7 @@ static enum sotto_status on_images(struct loaded *l, const struct eval_options *
     return st;
 }
 
-static enum sotto_status on_last_words(struct loaded *l, const struct eval_options *o)
+static enum sotto_status on_last_words(struct loaded_model *l, const struct eval_options *o)
 {
     struct last_word r;
     struct eval_progress p = progress_begin();
@@ -303,10 +304,10 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
                     "data.vocab = %d has no effect: a model is evaluated with the "
                     "tokenizer that it has, or data.tokenizer",
                     o->data.vocab);
-    struct loaded l;
+    struct loaded_model l;
     const char *model = n_words ? words[0] : o->eval.model;
-    TRY(loaded_open(&l, model, o->data.tokenizer, o->data.image_size, o->eval.device,
-                    o->eval.threads));
+    TRY(loaded_model_open(&l, model, o->data.tokenizer, o->data.image_size, o->eval.device,
+                          o->eval.threads));
     const struct sample_kind *kind = model_config_kind(&l.model.config);
     enum sotto_status st = data_refuse(&o->data, kind);
     if (st == SOTTO_OK && !kind->sequences)
@@ -315,7 +316,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
         st = on_data(&l, o, model);
     if (st == SOTTO_OK && *o->eval.last_words)
         st = on_last_words(&l, o);
-    loaded_close(&l);
+    loaded_model_close(&l);
     return st;
 }
 

@@ -78,7 +78,7 @@ static enum sotto_status read_prompt(const char *option, char **out)
     return SOTTO_OK;
 }
 
-static enum sotto_status one_sample(struct loaded *l, const struct sample_config *c,
+static enum sotto_status one_sample(struct loaded_model *l, const struct sample_config *c,
                                     const char *text, int i)
 {
     struct token_list prompt = {0};
@@ -100,7 +100,8 @@ static enum sotto_status one_sample(struct loaded *l, const struct sample_config
             st = generator_next(&g, prompt.data, prompt.count, &token);
         else
             st = generator_next(&g, &token, 1, &token);
-        for (int n = 1; st == SOTTO_OK && !(c->stop_at_end && ends_have(&l->ends, token)); n++) {
+        for (int n = 1; st == SOTTO_OK && !(c->stop_at_end && end_tokens_have(&l->ends, token));
+             n++) {
             st = print_token(l->tokenizer, token);
             if (st != SOTTO_OK || n == c->tokens)
                 break;
@@ -118,11 +119,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct sample_config *c = config;
     if (n_words > 1)
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
-    struct loaded l = {0};
+    struct loaded_model l = {0};
     char *prompt;
     TRY(read_prompt(c->prompt, &prompt));
-    enum sotto_status st =
-        loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, 0, c->device, c->threads);
+    enum sotto_status st = loaded_model_open(&l, n_words ? words[0] : c->model, c->tokenizer, 0,
+                                             c->device, c->threads);
     const bool open = st == SOTTO_OK;
     if (open && !model_config_kind(&l.model.config)->sequences)
         st = fail(SOTTO_EINVAL, "%s holds a model of images: there is no text to draw from it",
@@ -135,7 +136,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
         st = one_sample(&l, c, prompt, i);
     }
     if (open)
-        loaded_close(&l);
+        loaded_model_close(&l);
     free(prompt);
     return st;
 }

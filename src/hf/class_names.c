@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "nn/arch/image.h"
 
-static enum sotto_status take(struct class_names *c, const json_t *config, int classes)
+static enum sotto_status take_names(struct class_names *c, const json_t *config, int classes)
 {
     int named = 0;
     c->name = calloc((size_t)classes, sizeof *c->name);
@@ -28,7 +28,7 @@ enum sotto_status class_names_open(struct class_names *c, const char *folder, in
     *c = (struct class_names){0};
     TRY(file_join(path, folder, "config.json"));
     TRY(json_open(&config, path, 1 << 24));
-    const enum sotto_status st = take(c, config, classes);
+    const enum sotto_status st = take_names(c, config, classes);
     json_decref(config);
     return st;
 }

@@ -4,23 +4,23 @@
 
 enum { ID_LIMIT = 1 << 24 };
 
-static enum sotto_status add_id(struct ends *e, const json_t *value)
+static enum sotto_status add_id(struct end_tokens *e, const json_t *value)
 {
     if (!json_is_integer(value) || json_integer_value(value) >= ID_LIMIT)
         return fail(SOTTO_EFORMAT, "\"eos_token_id\" must be a token's number or a list of them");
     if (json_integer_value(value) < 0) /* negative: no token */
         return SOTTO_OK;
-    if (e->count == ENDS_ROOM)
-        return fail(SOTTO_EFORMAT, "\"eos_token_id\" has more than %d tokens", ENDS_ROOM);
+    if (e->count == END_TOKENS_ROOM)
+        return fail(SOTTO_EFORMAT, "\"eos_token_id\" has more than %d tokens", END_TOKENS_ROOM);
     e->id[e->count++] = (int)json_integer_value(value);
     return SOTTO_OK;
 }
 
-enum sotto_status ends_of(struct ends *e, const json_t *config)
+enum sotto_status end_tokens_from_json(struct end_tokens *e, const json_t *config)
 {
     const json_t *value = json_object_get(config, "eos_token_id"), *each;
     size_t i;
-    *e = (struct ends){0};
+    *e = (struct end_tokens){0};
     if (!value || json_is_null(value))
         return SOTTO_OK;
     if (!json_is_array(value))
@@ -29,10 +29,11 @@ enum sotto_status ends_of(struct ends *e, const json_t *config)
     return SOTTO_OK;
 }
 
-enum sotto_status ends_read(struct ends *e, const char *folder, const struct tokenizer *tokenizer)
+enum sotto_status end_tokens_read(struct end_tokens *e, const char *folder,
+                                  const struct tokenizer *tokenizer)
 {
     static const char *const files[] = {"generation_config.json", "config.json"};
-    *e = (struct ends){0};
+    *e = (struct end_tokens){0};
     for (int i = 0; i < 2 && e->count == 0; i++) {
         char path[FILE_PATH_ROOM];
         json_t *json;
@@ -40,7 +41,7 @@ enum sotto_status ends_read(struct ends *e, const char *folder, const struct tok
         if (!file_exists(path))
             continue;
         TRY(json_open(&json, path, 1 << 24));
-        const enum sotto_status st = ends_of(e, json);
+        const enum sotto_status st = end_tokens_from_json(e, json);
         json_decref(json);
         TRY(fail_in(st, "%s: ", path));
     }
@@ -49,7 +50,7 @@ enum sotto_status ends_read(struct ends *e, const char *folder, const struct tok
     return SOTTO_OK;
 }
 
-bool ends_have(const struct ends *e, int id)
+bool end_tokens_have(const struct end_tokens *e, int id)
 {
     for (int i = 0; i < e->count; i++)
         if (e->id[i] == id)
@@ -57,7 +58,7 @@ bool ends_have(const struct ends *e, int id)
     return false;
 }
 
-json_t *ends_to_json(const struct ends *e)
+json_t *end_tokens_to_json(const struct end_tokens *e)
 {
     if (e->count == 1)
         return json_integer(e->id[0]);

@@ -9,7 +9,7 @@
 
 /* Returns the i-th of `want` micro-batches spread evenly over `n` (want <= n): the first `want`
  * micro-batches would be from one end of the held-out data. */
-static int64_t spread(int64_t i, int64_t want, int64_t n)
+static int64_t spread_evenly(int64_t i, int64_t want, int64_t n)
 {
     return i * (n / want) + i * (n % want) / want + n / want / 2;
 }
@@ -29,7 +29,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
                                      (struct extent){rows, t, range.activations, false}, false);
     double loss = 0;
     for (int64_t i = range.part; i < want && st == SOTTO_OK; i += range.parts) {
-        st = loader_fill_in_order(loader, spread(i, want, n), rows, t, &batch);
+        st = loader_fill_in_order(loader, spread_evenly(i, want, n), rows, t, &batch);
         tape.want_hits = true;
         tape.state = range.state;
         if (st == SOTTO_OK)
@@ -67,7 +67,7 @@ enum sotto_status evaluation_check(const struct evaluation *e)
                       : fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
 }
 
-static bool is_space(char c) /* a NUL is no space */
+static bool is_blank(char c) /* a NUL is no space */
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
@@ -76,14 +76,14 @@ static bool is_space(char c) /* a NUL is no space */
 static size_t last_word_start(const char *text, size_t size)
 {
     size_t end = size;
-    while (end && is_space(text[end - 1]))
+    while (end && is_blank(text[end - 1]))
         end--;
-    while (end && !is_space(text[end - 1]))
+    while (end && !is_blank(text[end - 1]))
         end--;
     return end;
 }
 
-struct line {
+struct last_word_task {
     const struct model *model;
     struct device *dev;
     struct pool *pool;
@@ -95,7 +95,7 @@ struct line {
     struct batch batch;
 };
 
-static void free_room(struct line *l)
+static void free_text_room(struct last_word_task *l)
 {
     if (l->tape.model)
         tape_free(&l->tape);
@@ -106,14 +106,14 @@ static void free_room(struct line *l)
 
 /* Makes room for a text of t tokens. Room grows with the texts, since a model may claim millions of
  * positions. */
-static enum sotto_status make_room(struct line *l, int t)
+static enum sotto_status make_text_room(struct last_word_task *l, int t)
 {
     const int positions = l->model->config.positions;
     int room = 2 * l->tape.most.t > t ? 2 * l->tape.most.t : t;
     if (t <= l->tape.most.t)
         return SOTTO_OK;
     room = room < positions ? room : positions;
-    free_room(l);
+    free_text_room(l);
     TRY(batch_init(&l->batch, 1, room));
     TRY(tape_init(&l->tape, l->model, l->dev, l->pool,
                   (struct extent){1, room, l->activations, false}, false));
@@ -123,10 +123,10 @@ static enum sotto_status make_room(struct line *l, int t)
 
 /* Encodes context and word separately, the space between them with the word, as a model continues a
  * text. */
-static enum sotto_status one_text(struct line *l, const char *text, size_t size,
-                                  struct last_word *out)
+static enum sotto_status predict_last_word(struct last_word_task *l, const char *text, size_t size,
+                                           struct last_word *out)
 {
-    while (size && is_space(text[size - 1]))
+    while (size && is_blank(text[size - 1]))
         size--;
     size_t cut = last_word_start(text, size);
     if (cut == 0)
@@ -145,7 +145,7 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
         ids += count - 1 - positions;
         count = positions + 1;
     }
-    TRY(make_room(l, (int)count - 1));
+    TRY(make_text_room(l, (int)count - 1));
     l->batch.t = (int)count - 1;
     for (size_t i = 0; i + 1 < count; i++) {
         if (ids[i] >= l->model->config.vocab || ids[i + 1] >= l->model->config.vocab)
@@ -164,17 +164,18 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
     return SOTTO_OK;
 }
 
-static enum sotto_status one_record(struct line *l, const json_t *record, const char *key,
-                                    struct last_word *out)
+static enum sotto_status predict_record(struct last_word_task *l, const json_t *record,
+                                        const char *key, struct last_word *out)
 {
     const char *text;
     TRY(json_get_text(record, key, &text));
-    return one_text(l, text, json_string_length(json_object_get(record, key)), out);
+    return predict_last_word(l, text, json_string_length(json_object_get(record, key)), out);
 }
 
-static enum sotto_status each_record(struct line *l, const char *text, size_t size,
-                                     const char *path, const char *key,
-                                     const struct evaluation_watch *watch, struct last_word *out)
+static enum sotto_status predict_records(struct last_word_task *l, const char *text, size_t size,
+                                         const char *path, const char *key,
+                                         const struct evaluation_watch *watch,
+                                         struct last_word *out)
 {
     struct records records;
     json_t *record;
@@ -183,7 +184,7 @@ static enum sotto_status each_record(struct line *l, const char *text, size_t si
         TRY(records_next(&records, &record));
         if (!record)
             break;
-        enum sotto_status st = one_record(l, record, key, out);
+        enum sotto_status st = predict_record(l, record, key, out);
         json_decref(record);
         TRY(fail_in(st, "%s:%lld: ", path, (long long)records.begins));
         if (watch)
@@ -206,14 +207,14 @@ enum sotto_status evaluate_last_words(const struct model *model, struct device *
     char *text;
     size_t size;
     TRY(file_read(path, (size_t)1 << 32, &text, &size));
-    struct line line = {.model = model,
-                        .dev = dev,
-                        .pool = pool,
-                        .theta = theta,
-                        .tokenizer = tokenizer,
-                        .activations = activations};
-    enum sotto_status st = each_record(&line, text, size, path, key, watch, out);
-    free_room(&line);
+    struct last_word_task line = {.model = model,
+                                  .dev = dev,
+                                  .pool = pool,
+                                  .theta = theta,
+                                  .tokenizer = tokenizer,
+                                  .activations = activations};
+    enum sotto_status st = predict_records(&line, text, size, path, key, watch, out);
+    free_text_room(&line);
     free(line.ids.data);
     free(text);
     return st;

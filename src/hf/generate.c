@@ -7,7 +7,8 @@
 enum { PIECE = 128 }; /* tokens of a prompt read at once */
 enum { FIRST = 8 };   /* tokens that the cache first has room for */
 
-static enum sotto_status grow(struct generator *g, struct buffer *b, size_t used, size_t count)
+static enum sotto_status grow_cache_buffer(struct generator *g, struct buffer *b, size_t used,
+                                           size_t count)
 {
     struct buffer more;
     TRY(buffer_init(&more, g->dev, g->config.activations, count, MEMORY_ACTIVATIONS));
@@ -19,7 +20,7 @@ static enum sotto_status grow(struct generator *g, struct buffer *b, size_t used
 }
 
 /* Makes room for `positions` tokens. Room grows with the text, since a model may claim millions. */
-static enum sotto_status reserve(struct generator *g, int positions)
+static enum sotto_status reserve_positions(struct generator *g, int positions)
 {
     const struct model_config *c = &g->model->config;
     const size_t width = (size_t)c->kv_heads * (size_t)c->head_width;
@@ -30,8 +31,8 @@ static enum sotto_status reserve(struct generator *g, int positions)
         room *= 2;
     room = room < c->positions ? room : c->positions;
     for (int i = 0; i < g->model->n_attention; i++) {
-        TRY(grow(g, &g->cache.k[i], (size_t)g->seen * width, (size_t)room * width));
-        TRY(grow(g, &g->cache.v[i], (size_t)g->seen * width, (size_t)room * width));
+        TRY(grow_cache_buffer(g, &g->cache.k[i], (size_t)g->seen * width, (size_t)room * width));
+        TRY(grow_cache_buffer(g, &g->cache.v[i], (size_t)g->seen * width, (size_t)room * width));
     }
     g->cache.positions = room;
     return SOTTO_OK;
@@ -141,17 +142,17 @@ static enum sotto_status forget_half(struct generator *g)
 }
 
 /* Order of a heap: the most likely token on top, the smaller of two equally likely tokens first. */
-static bool before(const float *logits, int a, int b)
+static bool is_likelier(const float *logits, int a, int b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
 }
 
-static void sift(const float *logits, int *heap, int n, int i)
+static void sift_down(const float *logits, int *heap, int n, int i)
 {
     for (int child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(logits, heap[child + 1], heap[child]))
+        if (child + 1 < n && is_likelier(logits, heap[child + 1], heap[child]))
             child++;
-        if (!before(logits, heap[child], heap[i]))
+        if (!is_likelier(logits, heap[child], heap[i]))
             return;
         int swap = heap[i];
         heap[i] = heap[child];
@@ -159,14 +160,14 @@ static void sift(const float *logits, int *heap, int n, int i)
     }
 }
 
-static double weight(const struct generator *g, int token, int best)
+static double token_weight(const struct generator *g, int token, int best)
 {
     return exp((g->logits[token] - g->logits[best]) / g->config.temperature);
 }
 
 /* Draws from the `top_k` most likely tokens, and among these from the smallest set with `top_p` of
  * their probability. Candidates move from a heap to the end of `order`, the most likely last. */
-static int32_t draw(struct generator *g)
+static int32_t draw_token(struct generator *g)
 {
     const int vocab = g->model->config.vocab;
     const struct generate_config *c = &g->config;
@@ -177,11 +178,11 @@ static int32_t draw(struct generator *g)
         return best;
     double total = 0;
     for (int i = 0; i < vocab; i++) {
-        total += weight(g, i, best);
+        total += token_weight(g, i, best);
         g->order[i] = i;
     }
     for (int i = vocab / 2 - 1; i >= 0; i--)
-        sift(g->logits, g->order, vocab, i);
+        sift_down(g->logits, g->order, vocab, i);
 
     const bool cut = c->top_k > 0 && c->top_k < vocab;
     const int *candidate = g->order + vocab - 1; /* candidate[-i] is the i-th */
@@ -191,18 +192,18 @@ static int32_t draw(struct generator *g)
         int left = vocab - n++, top = g->order[0];
         g->order[0] = g->order[left - 1];
         g->order[left - 1] = top;
-        sift(g->logits, g->order, left - 1, 0);
-        held += weight(g, top, best);
+        sift_down(g->logits, g->order, left - 1, 0);
+        held += token_weight(g, top, best);
     }
     if (cut) {
         enough = c->top_p * held;
         held = 0;
         for (n = 0; n < c->top_k && (n == 0 || held < enough); n++)
-            held += weight(g, candidate[-n], best);
+            held += token_weight(g, candidate[-n], best);
     }
     double u = rng_uniform(&g->rng) * held;
     for (int i = 0; i < n - 1; i++) {
-        u -= weight(g, candidate[-i], best);
+        u -= token_weight(g, candidate[-i], best);
         if (u <= 0)
             return candidate[-i];
     }
@@ -227,11 +228,11 @@ enum sotto_status generator_next(struct generator *g, const int32_t *tokens, siz
         return fail(SOTTO_EINVAL, "sampling needs at least one token to start from");
     if (g->seen + (int)count > c->positions)
         TRY(forget_half(g));
-    TRY(reserve(g, g->seen + (int)count));
+    TRY(reserve_positions(g, g->seen + (int)count));
     TRY(read_tokens(g, tokens, count));
     for (int i = 0; i < c->vocab; i++)
         if (!isfinite(g->logits[i]))
             return fail(SOTTO_ENUMERIC, "the model's output for token %d is %f", i, g->logits[i]);
-    *next = draw(g);
+    *next = draw_token(g);
     return SOTTO_OK;
 }

@@ -19,7 +19,7 @@ static const struct {
     [SAVE_FP16] = {"float16", SAFETENSORS_F16},
 };
 
-static int index_of(const char *name)
+static int file_index(const char *name)
 {
     int i = 0;
     while (strcmp(hf_files[i].name, name) != 0)
@@ -27,26 +27,26 @@ static int index_of(const char *name)
     return i;
 }
 
-static bool came(const struct hf_folder *f, const char *name)
+static bool has_file(const struct hf_folder *f, const char *name)
 {
-    return f->file[index_of(name)].data != NULL;
+    return f->file[file_index(name)].data != NULL;
 }
 
-static enum sotto_status take(struct hf_folder *f, int i, const char *path)
+static enum sotto_status take_file(struct hf_folder *f, int i, const char *path)
 {
     return file_exists(path) ? file_read(path, file_limit, &f->file[i].data, &f->file[i].size)
                              : SOTTO_OK;
 }
 
 /* Reads the model's files, or the tokenizer's, from `folder`. */
-static enum sotto_status take_all(struct hf_folder *f, const char *folder, bool tokenizer)
+static enum sotto_status take_files(struct hf_folder *f, const char *folder, bool tokenizer)
 {
     char path[FILE_PATH_ROOM];
     for (int i = 0; i < HF_FILES; i++) {
         if (hf_files[i].tokenizer != tokenizer)
             continue;
         TRY(file_join(path, folder, hf_files[i].name));
-        TRY(take(f, i, path));
+        TRY(take_file(f, i, path));
     }
     return SOTTO_OK;
 }
@@ -56,14 +56,14 @@ static enum sotto_status take_all(struct hf_folder *f, const char *folder, bool 
 static enum sotto_status take_tokenizer(struct hf_folder *f, const char *from)
 {
     if (file_is_directory(from))
-        return take_all(f, from, true);
+        return take_files(f, from, true);
     const char *slash = strrchr(from, '/'), *name = slash ? slash + 1 : from;
     if (strcmp(name, "tokenizer.json") != 0)
-        return take(f, index_of("tokenizer.json"), from);
+        return take_file(f, file_index("tokenizer.json"), from);
     char folder[FILE_PATH_ROOM] = ".";
     if (slash)
         snprintf(folder, sizeof folder, "%.*s", slash == from ? 1 : (int)(slash - from), from);
-    return take_all(f, folder, true);
+    return take_files(f, folder, true);
 }
 
 static enum sotto_status choose_types(struct hf_folder *f, const struct model *model,
@@ -105,9 +105,9 @@ static int numbered_token(const json_t *config, const char *member)
 
 /* Finds the tokens at the beginning and end of a text: from config.json, else the tokenizer's
  * files, else the tokenizer. If nothing else begins a text, the end of the text before does. */
-static void find_ends(struct hf_folder *f, const struct tokenizer *tokenizer)
+static void find_end_tokens(struct hf_folder *f, const struct tokenizer *tokenizer)
 {
-    const int i = index_of("tokenizer_config.json");
+    const int i = file_index("tokenizer_config.json");
     f->begin = numbered_token(f->config, "bos_token_id");
     f->end = numbered_token(f->config, "eos_token_id");
     if (!tokenizer)
@@ -147,11 +147,11 @@ enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model,
     TRY_DONE(choose_types(f, model, from, new_head, dtype));
     if (*from) {
         TRY_DONE(take_config(f, from));
-        TRY_DONE(take_all(f, from, false));
+        TRY_DONE(take_files(f, from, false));
     }
     if (*tokenizer_from)
         TRY_DONE(take_tokenizer(f, tokenizer_from));
-    find_ends(f, tokenizer);
+    find_end_tokens(f, tokenizer);
 done:
     if (st != SOTTO_OK)
         hf_folder_close(f);
@@ -174,23 +174,23 @@ void hf_folder_close(struct hf_folder *f)
 /* Without generation_config.json, the ends are those of config.json. */
 enum sotto_status hf_folder_add_end(struct hf_folder *f, int id)
 {
-    const int i = index_of("generation_config.json");
-    struct ends ends = {0};
+    const int i = file_index("generation_config.json");
+    struct end_tokens ends = {0};
     json_t *json = NULL;
     enum sotto_status st;
     if (f->file[i].data)
         TRY(json_parse(&json, f->file[i].data, f->file[i].size, hf_files[i].name));
-    TRY_DONE(ends_of(&ends, json));
+    TRY_DONE(end_tokens_from_json(&ends, json));
     if (ends.count == 0)
-        TRY_DONE(ends_of(&ends, f->config));
+        TRY_DONE(end_tokens_from_json(&ends, f->config));
     if (ends.count == 0 && f->end >= 0)
         ends.id[ends.count++] = f->end;
-    if (id < 0 || ends_have(&ends, id) || ends.count == ENDS_ROOM)
+    if (id < 0 || end_tokens_have(&ends, id) || ends.count == END_TOKENS_ROOM)
         goto done;
     ends.id[ends.count++] = id;
     if (!json)
         json = f->begin < 0 ? json_object() : json_pack("{s:i}", "bos_token_id", f->begin);
-    json_object_set_new(json, "eos_token_id", ends_to_json(&ends));
+    json_object_set_new(json, "eos_token_id", end_tokens_to_json(&ends));
     free(f->file[i].data);
     f->file[i].data = NULL;
     json_decref(f->generation);
@@ -202,7 +202,7 @@ done:
 
 void hf_folder_set_processor(struct hf_folder *f, json_t *processor)
 {
-    const int i = index_of("preprocessor_config.json");
+    const int i = file_index("preprocessor_config.json");
     free(f->file[i].data);
     f->file[i].data = NULL;
     json_decref(f->processor);
@@ -239,7 +239,7 @@ static json_t *id_or_null(int id)
     return id >= 0 ? json_integer(id) : json_null();
 }
 
-static enum sotto_status save_in(const char *folder, const char *name, json_t *json)
+static enum sotto_status save_json_in(const char *folder, const char *name, json_t *json)
 {
     char path[FILE_PATH_ROOM];
     enum sotto_status st =
@@ -278,11 +278,11 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
         if (!newer || json_object_get(json, "torch_dtype"))
             json_object_set_new(json, "torch_dtype", json_string(f->dtype));
     }
-    return save_in(folder, "config.json", json);
+    return save_json_in(folder, "config.json", json);
 }
 
 /* Sets `key` to the token's text; does nothing for an id that the tokenizer does not have. */
-static void set_token(json_t *json, const char *key, int id, const struct tokenizer *tokenizer)
+static void set_token_text(json_t *json, const char *key, int id, const struct tokenizer *tokenizer)
 {
     char *text;
     size_t size;
@@ -297,23 +297,23 @@ static enum sotto_status describe_tokenizer(const struct hf_folder *f, const str
                                             const struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_ROOM];
-    if (!came(f, "tokenizer.json")) {
+    if (!has_file(f, "tokenizer.json")) {
         TRY(file_join(path, folder, "tokenizer.json"));
         TRY(tokenizer_save(tokenizer, path));
     }
     json_t *map = json_object();
-    set_token(map, "bos_token", f->begin, tokenizer);
-    set_token(map, "eos_token", f->end, tokenizer);
+    set_token_text(map, "bos_token", f->begin, tokenizer);
+    set_token_text(map, "eos_token", f->end, tokenizer);
     json_t *config =
         json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
                   "model_max_length", model->config.positions, "clean_up_tokenization_spaces", 0);
     json_object_update(config, map);
-    enum sotto_status st = save_in(folder, "tokenizer_config.json", config);
-    if (st != SOTTO_OK || came(f, "special_tokens_map.json")) {
+    enum sotto_status st = save_json_in(folder, "tokenizer_config.json", config);
+    if (st != SOTTO_OK || has_file(f, "special_tokens_map.json")) {
         json_decref(map);
         return st;
     }
-    return save_in(folder, "special_tokens_map.json", map);
+    return save_json_in(folder, "special_tokens_map.json", map);
 }
 
 enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model *model,
@@ -328,13 +328,13 @@ enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model 
         TRY(file_write(path, f->file[i].data, f->file[i].size));
     }
     if (f->processor)
-        TRY(save_in(folder, "preprocessor_config.json", json_incref(f->processor)));
-    if (tokenizer && !came(f, "tokenizer_config.json"))
+        TRY(save_json_in(folder, "preprocessor_config.json", json_incref(f->processor)));
+    if (tokenizer && !has_file(f, "tokenizer_config.json"))
         TRY(describe_tokenizer(f, model, tokenizer, folder));
     if (f->generation)
-        return save_in(folder, "generation_config.json", json_incref(f->generation));
+        return save_json_in(folder, "generation_config.json", json_incref(f->generation));
     if (f->config || f->end < 0)
         return SOTTO_OK;
-    return save_in(folder, "generation_config.json",
-                   json_pack("{s:i, s:i}", "bos_token_id", f->begin, "eos_token_id", f->end));
+    return save_json_in(folder, "generation_config.json",
+                        json_pack("{s:i, s:i}", "bos_token_id", f->begin, "eos_token_id", f->end));
 }

@@ -6,8 +6,8 @@
 #include "hf/weights.h"
 #include "tensor/ops.h"
 
-enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
-                                         const char *folder)
+enum sotto_status loaded_model_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
+                                               const char *folder)
 {
     struct tokenizer *own;
     if (!tokenizer_in(folder) || tokenizer_open(&own, folder) != SOTTO_OK)
@@ -23,7 +23,8 @@ enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, cons
                 name, tokenizer_vocab_size(tokenizer), folder, has);
 }
 
-static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, const char *named)
+static enum sotto_status loaded_model_open_tokenizer(struct loaded_model *l, const char *folder,
+                                                     const char *named)
 {
     if (!*named)
         return tokenizer_in(folder) ? tokenizer_open(&l->tokenizer, folder) : SOTTO_OK;
@@ -31,15 +32,16 @@ static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, co
     if (tokenizer_vocab_size(l->tokenizer) > l->model.config.vocab)
         return fail(SOTTO_EINVAL, "the tokenizer %s has %d tokens, the model in %s %d", named,
                     tokenizer_vocab_size(l->tokenizer), folder, l->model.config.vocab);
-    return loaded_check_tokenizer(l->tokenizer, named, folder);
+    return loaded_model_check_tokenizer(l->tokenizer, named, folder);
 }
 
 typedef enum sotto_status load_table(const struct model *model, const char *path, float *to);
 
 /* Loads a whole vector from the folder's files: straight into memory that the host can write, or
  * through a copy in host memory. */
-static enum sotto_status load_vector(struct loaded *l, struct buffer *b, const struct table *table,
-                                     load_table *load, const char *folder)
+static enum sotto_status load_vector(struct loaded_model *l, struct buffer *b,
+                                     const struct table *table, load_table *load,
+                                     const char *folder)
 {
     const size_t count = table_count(table);
     TRY(buffer_init(b, &l->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
@@ -59,7 +61,7 @@ static enum sotto_status load_vector(struct loaded *l, struct buffer *b, const s
 
 /* Sets open sizes of images: a model over images of any size was trained on images of the size that
  * the processor gives. */
-static enum sotto_status fit_images(const struct loaded *l, struct model_config *config,
+static enum sotto_status fit_images(const struct loaded_model *l, struct model_config *config,
                                     const char *folder, int image_size)
 {
     struct image_sizes *s = model_config_image(config);
@@ -73,10 +75,11 @@ static enum sotto_status fit_images(const struct loaded *l, struct model_config 
                 folder);
 }
 
-enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
-                              int image_size, const char *device, int threads)
+enum sotto_status loaded_model_open(struct loaded_model *l, const char *folder,
+                                    const char *tokenizer, int image_size, const char *device,
+                                    int threads)
 {
-    *l = (struct loaded){0};
+    *l = (struct loaded_model){0};
     struct model_config config;
     enum sotto_status st;
     if (strcmp(device, "null") == 0)
@@ -87,9 +90,9 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
         TRY(fit_images(l, &config, folder, image_size));
     TRY(model_init(&l->model, &config, 1, 1));
     TRY_DONE(weights_check(&l->model, folder, false));
-    TRY_DONE(open_tokenizer(l, folder, tokenizer));
+    TRY_DONE(loaded_model_open_tokenizer(l, folder, tokenizer));
     if (l->tokenizer)
-        TRY_DONE(ends_read(&l->ends, folder, l->tokenizer));
+        TRY_DONE(end_tokens_read(&l->ends, folder, l->tokenizer));
     TRY_DONE(device_open(&l->dev, device, &l->memory, threads));
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
     TRY_DONE(load_vector(l, &l->parameters, &l->model.table, weights_load, folder));
@@ -103,11 +106,11 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     table_stages(&l->model.table, l->parameters.view, l->theta);
 done:
     if (st != SOTTO_OK)
-        loaded_close(l);
+        loaded_model_close(l);
     return st;
 }
 
-void loaded_close(struct loaded *l)
+void loaded_model_close(struct loaded_model *l)
 {
     free(l->theta);
     buffer_free(&l->parameters);
@@ -119,5 +122,5 @@ void loaded_close(struct loaded *l)
     if (l->tokenizer)
         tokenizer_close(l->tokenizer);
     model_free(&l->model);
-    *l = (struct loaded){0};
+    *l = (struct loaded_model){0};
 }

@@ -57,7 +57,7 @@ static enum sotto_status load_counter(const struct safetensors_entry *entry, flo
     return SOTTO_OK;
 }
 
-static enum sotto_status load_tensor(const struct safetensors *set, const struct model *model,
+static enum sotto_status load_weight(const struct safetensors *set, const struct model *model,
                                      const struct table_entry *e, float *out)
 {
     const struct safetensors_entry *entry;
@@ -71,8 +71,8 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
     return e->form == FORM_KERNEL ? load_kernel(entry, e, out) : safetensors_read_f32(entry, out);
 }
 
-static enum sotto_status load_table(const struct model *model, const struct table *table,
-                                    const char *path, bool body, float *flat)
+static enum sotto_status load_weights_table(const struct model *model, const struct table *table,
+                                            const char *path, bool body, float *flat)
 {
     struct safetensors set;
     TRY(safetensors_open(&set, path));
@@ -83,7 +83,7 @@ static enum sotto_status load_table(const struct model *model, const struct tabl
         const struct table_entry *e = &table->entry[i];
         if (body && weights_classify(e))
             continue;
-        st = load_tensor(&set, model, e, flat + table->stage_start[e->stage] + e->offset);
+        st = load_weight(&set, model, e, flat + table->stage_start[e->stage] + e->offset);
     }
     safetensors_close(&set);
     return fail_in(st, "%s: ", path);
@@ -91,12 +91,12 @@ static enum sotto_status load_table(const struct model *model, const struct tabl
 
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat)
 {
-    return load_table(model, &model->table, path, false, flat);
+    return load_weights_table(model, &model->table, path, false, flat);
 }
 
 enum sotto_status weights_load_body(const struct model *model, const char *path, float *flat)
 {
-    return load_table(model, &model->table, path, true, flat);
+    return load_weights_table(model, &model->table, path, true, flat);
 }
 
 enum sotto_status weights_have_classifier(const struct model *model, const char *path, bool *have)
@@ -113,10 +113,10 @@ enum sotto_status weights_have_classifier(const struct model *model, const char 
 
 enum sotto_status weights_load_state(const struct model *model, const char *path, float *state)
 {
-    return load_table(model, &model->state, path, false, state);
+    return load_weights_table(model, &model->state, path, false, state);
 }
 
-static enum safetensors_type readable(enum safetensors_type type)
+static enum safetensors_type nearest_type(enum safetensors_type type)
 {
     return type == SAFETENSORS_BF16 || type == SAFETENSORS_F16 ? type : SAFETENSORS_F32;
 }
@@ -134,20 +134,20 @@ enum sotto_status weights_types(const struct model *model, const char *path, boo
         if (!left_out)
             st = weights_find(&set, model, e, &entry);
         if (st == SOTTO_OK)
-            types[i] = left_out ? types[i - 1] : readable(entry->type);
+            types[i] = left_out ? types[i - 1] : nearest_type(entry->type);
     }
     safetensors_close(&set);
     return fail_in(st, "%s: ", path);
 }
 
-static float largest(enum safetensors_type type)
+static float largest_number(enum safetensors_type type)
 {
     return type == SAFETENSORS_F16 ? F16_LARGEST : type == SAFETENSORS_BF16 ? 0x1.fep127f : FLT_MAX;
 }
 
 /* Lowers types that cannot hold a tensor's numbers, before anything is written. */
-static enum sotto_status check_numbers(const struct table *table, const float *flat,
-                                       enum safetensors_type *types)
+static enum sotto_status check_table_numbers(const struct table *table, const float *flat,
+                                             enum safetensors_type *types)
 {
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
@@ -161,17 +161,19 @@ static enum sotto_status check_numbers(const struct table *table, const float *f
         if (!isfinite(sum))
             return fail(SOTTO_ENUMERIC, "tensor '%s' holds values that are no numbers; not saved",
                         e->name);
-        if (most > largest(types[i])) {
+        if (most > largest_number(types[i])) {
             log_warn("tensor '%s' holds %g, %s ends at %g: it is saved as F32", e->name,
-                     (double)most, safetensors_type_name(types[i]), (double)largest(types[i]));
+                     (double)most, safetensors_type_name(types[i]),
+                     (double)largest_number(types[i]));
             types[i] = SAFETENSORS_F32;
         }
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status put_kernel(struct safetensors_writer *writer, const struct table_entry *e,
-                                    enum safetensors_type type, const float *x)
+static enum sotto_status write_kernel(struct safetensors_writer *writer,
+                                      const struct table_entry *e, enum safetensors_type type,
+                                      const float *x)
 {
     const size_t each = e->count / (size_t)e->shape[0];
     float *room = malloc((each + 1) * sizeof *room);
@@ -184,11 +186,12 @@ static enum sotto_status put_kernel(struct safetensors_writer *writer, const str
     return st;
 }
 
-static enum sotto_status put_tensor(struct safetensors_writer *writer, const struct table_entry *e,
-                                    enum safetensors_type type, const float *x)
+static enum sotto_status write_tensor(struct safetensors_writer *writer,
+                                      const struct table_entry *e, enum safetensors_type type,
+                                      const float *x)
 {
     if (e->form == FORM_KERNEL)
-        return put_kernel(writer, e, type, x);
+        return write_kernel(writer, e, type, x);
     if (e->form == FORM_COUNTER) {
         const int64_t number = llroundf(*x); /* a mean over workers */
         return safetensors_writer_put(writer, &number, sizeof number);
@@ -197,9 +200,9 @@ static enum sotto_status put_tensor(struct safetensors_writer *writer, const str
 }
 
 /* Declares or writes the tensors with elements of `bytes` bytes; without `types` floats are F32. */
-static enum sotto_status put_table(const struct table *table, struct safetensors_writer *writer,
-                                   const float *flat, const enum safetensors_type *types,
-                                   size_t bytes, bool write)
+static enum sotto_status write_table(const struct table *table, struct safetensors_writer *writer,
+                                     const float *flat, const enum safetensors_type *types,
+                                     size_t bytes, bool write)
 {
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
@@ -211,24 +214,24 @@ static enum sotto_status put_table(const struct table *table, struct safetensors
         if (safetensors_type_size(type) != bytes)
             continue;
         weights_shape(e, shape);
-        TRY(write ? put_tensor(writer, e, type, x)
+        TRY(write ? write_tensor(writer, e, type, x)
                   : safetensors_writer_declare(writer, e->name, type, e->ndim, shape));
     }
     return SOTTO_OK;
 }
 
 /* Writes wider elements first, which keeps every tensor aligned. */
-static enum sotto_status put_tensors(const struct model *model, struct safetensors_writer *writer,
-                                     const char *path, const float *flat, const float *state,
-                                     const enum safetensors_type *types)
+static enum sotto_status write_tensors(const struct model *model, struct safetensors_writer *writer,
+                                       const char *path, const float *flat, const float *state,
+                                       const enum safetensors_type *types)
 {
     for (int write = 0; write < 2; write++) {
         if (write)
             TRY(safetensors_writer_start(writer, path));
         for (size_t bytes = 8; bytes > 1; bytes /= 2) {
-            TRY(put_table(&model->table, writer, flat, types, bytes, write));
+            TRY(write_table(&model->table, writer, flat, types, bytes, write));
             if (state)
-                TRY(put_table(&model->state, writer, state, NULL, bytes, write));
+                TRY(write_table(&model->state, writer, state, NULL, bytes, write));
         }
     }
     return safetensors_writer_finish(writer);
@@ -245,9 +248,9 @@ enum sotto_status weights_save(const struct model *model, const char *path, cons
         return fail(SOTTO_ENOMEM, "no memory for the types of %d tensors", table->n);
     if (types)
         memcpy(mine, types, (size_t)table->n * sizeof *mine);
-    TRY_DONE(check_numbers(table, flat, mine));
+    TRY_DONE(check_table_numbers(table, flat, mine));
     TRY_DONE(safetensors_writer_init(&writer));
-    st = put_tensors(model, &writer, path, flat, state, mine);
+    st = write_tensors(model, &writer, path, flat, state, mine);
     safetensors_writer_free(&writer);
 done:
     free(mine);

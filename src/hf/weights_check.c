@@ -34,7 +34,7 @@ static bool name_ends(const char *name, const char *end)
 
 /* True if the tensor belongs to the body. A file with the outer module's names has heads next to
  * the body. */
-static bool in_body(const struct safetensors *set, const char *name)
+static bool is_in_body(const struct safetensors *set, const char *name)
 {
     const bool named = weights_bare_name(name) != name;
     for (size_t i = 0; i < set->count && !named; i++)
@@ -59,11 +59,11 @@ static bool is_leftover(const struct safetensors *set, const struct model *model
         (strncmp(bare, "pooler.", 7) == 0 || strcmp(bare, "embeddings.mask_token") == 0))
         return true;
     return body && (strncmp(e->name, ARCH_CLASSIFIER, strlen(ARCH_CLASSIFIER)) == 0 ||
-                    !in_body(set, e->name));
+                    !is_in_body(set, e->name));
 }
 
-static enum sotto_status same_numbers(const struct safetensors_entry *a,
-                                      const struct safetensors_entry *b, bool *same)
+static enum sotto_status compare_numbers(const struct safetensors_entry *a,
+                                         const struct safetensors_entry *b, bool *same)
 {
     enum { ROOM = 1 << 14 };
     *same = a->count == b->count;
@@ -90,7 +90,7 @@ static enum sotto_status check_tied(const struct safetensors *set, const struct 
     const struct safetensors_entry *embedding = weights_find_name(set, model->table.entry[0].name);
     bool same = false;
     if (embedding)
-        TRY(same_numbers(head, embedding, &same));
+        TRY(compare_numbers(head, embedding, &same));
     if (same)
         return SOTTO_OK;
     return fail(SOTTO_EFORMAT,

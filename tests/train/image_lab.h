@@ -39,7 +39,7 @@ static inline int make_image_set(void **state, int side, int train, int test)
 }
 
 /* What was published, loaded again, has the loss and the hits that were reported. */
-static inline void assert_evaluates(struct loaded *l, int rows, const struct evaluation *want)
+static inline void assert_evaluates(struct loaded_model *l, int rows, const struct evaluation *want)
 {
     static struct data_config data;
     const int *dims = l->model.sample.dims;

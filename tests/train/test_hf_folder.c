@@ -318,15 +318,15 @@ static void a_named_tokenizer(void **state)
 
 static void assert_ends(const char *folder, const char *want)
 {
-    struct ends ends;
+    struct end_tokens ends;
     struct tokenizer *tokenizer;
     assert_ok(tokenizer_open(&tokenizer, at(folder)));
-    assert_ok(ends_read(&ends, at(folder), tokenizer));
+    assert_ok(end_tokens_read(&ends, at(folder), tokenizer));
     tokenizer_close(tokenizer);
-    json_t *json = ends_to_json(&ends);
+    json_t *json = end_tokens_to_json(&ends);
     char *text = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT);
     assert_string_equal(text, want);
-    assert_true(ends_have(&ends, ends.id[ends.count - 1]) && !ends_have(&ends, 8));
+    assert_true(end_tokens_have(&ends, ends.id[ends.count - 1]) && !end_tokens_have(&ends, 8));
     free(text);
     json_decref(json);
 }
@@ -370,8 +370,8 @@ static void answers_end_as_learned(void **state)
     assert_ends("tuned", "0");
     json_object_set_new(json, "eos_token_id", json_string("e"));
     assert_ok(json_save(json, in("tuned", "config.json"), 0));
-    struct ends ends;
-    assert_fails(ends_read(&ends, at("tuned"), NULL), SOTTO_EFORMAT,
+    struct end_tokens ends;
+    assert_fails(end_tokens_read(&ends, at("tuned"), NULL), SOTTO_EFORMAT,
                  "config.json: \"eos_token_id\" must be a token's number");
     json_decref(json);
 }

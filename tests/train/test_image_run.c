@@ -52,10 +52,10 @@ static void trains(void **state)
     assert_true(r.evaluation.content == SAMPLE_FLOATS && r.samples == 240 && r.tokens == 240);
     assert_true(r.evaluation.loss < 0.5 * first.evaluation.loss);
     assert_true(r.evaluation.hits >= TEST - 1 && r.evaluation.near == TEST); /* of four classes */
-    struct loaded l;
-    assert_ok(loaded_open(&l, at("many"), "", 0, "cpu", 1));
+    struct loaded_model l;
+    assert_ok(loaded_model_open(&l, at("many"), "", 0, "cpu", 1));
     assert_evaluates(&l, 4, &r.evaluation);
-    loaded_close(&l);
+    loaded_model_close(&l);
     char *metrics = slurp(at("many/metrics.jsonl")), *report;
     assert_non_null(strstr(metrics, "eval/top5"));
     assert_non_null(strstr(metrics, "speed/samples_per_s"));

@@ -118,8 +118,8 @@ static void statistics_are_averaged(void **state)
         snprintf(strategy, sizeof strategy, "strategy.preset=%s", names[i]);
         const struct run_result r =
             train("run", resnet, (const char *[]){strategy, "train.steps=6", NULL});
-        struct loaded l;
-        assert_ok(loaded_open(&l, at("run"), "", 0, "cpu", 1));
+        struct loaded_model l;
+        assert_ok(loaded_model_open(&l, at("run"), "", 0, "cpu", 1));
         assert_evaluates(&l, 8, &r.evaluation);
         const int seen = table_find(&l.model.state,
                                     "resnet.embedder.embedder.normalization.num_batches_tracked");
@@ -154,7 +154,7 @@ static void statistics_are_averaged(void **state)
             differ |= own[0][j] != own[1][j];
         }
         assert_true(differ);
-        loaded_close(&l);
+        loaded_model_close(&l);
         assert_ok(file_remove_tree(at("run")));
     }
 }

@@ -31,7 +31,7 @@ static enum sotto_status open_tokenizer(struct run *run, const char *from)
     TRY(tokenizer_open(&run->tokenizer, run->tokenizer_from));
     if (!*from || strcmp(run->tokenizer_from, from) == 0)
         return SOTTO_OK;
-    return loaded_check_tokenizer(run->tokenizer, run->tokenizer_from, from);
+    return loaded_model_check_tokenizer(run->tokenizer, run->tokenizer_from, from);
 }
 
 /* Data that are tokens already do not need the tokenizer that came with the model, should it be of
