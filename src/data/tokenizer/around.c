@@ -1,5 +1,5 @@
-/* What a post-processor puts around a text: the special tokens of a template for one sequence, such
- * as "<s> A" or "A </s>". */
+/* The tokens that a post-processor puts around a text: the special tokens of a template for one
+ * sequence, such as "<s> A" or "A </s>". */
 #include <string.h>
 
 #include "base/json.h"
@@ -35,7 +35,7 @@ enum sotto_status tokenizer_read_template(struct tokenizer *tokenizer, const jso
     json_t *single, *piece;
     size_t i;
     bool text = false;
-    if (before->count || after->count) /* nor does `tokenizers` do that */
+    if (before->count || after->count) /* as in `tokenizers` */
         return fail(SOTTO_EFORMAT, "two templates around one another are not supported");
     TRY(json_get_array(json, "single", &single));
     json_array_foreach(single, i, piece)

@@ -1,10 +1,10 @@
-/* Text to ids and back: the steps of bpe/bpe.h one after another. */
+/* Text to ids and back, by the steps of bpe/bpe.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/tokenizer/tokenizer_impl.h"
 
-/* Names under which known models end a text, the likeliest first. */
+/* Names of tokens that end a text in known models, the most likely first. */
 static const char *const end_names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
                                         "<|im_end|>"};
 
@@ -103,7 +103,8 @@ static enum sotto_status encode_valid(struct bpe_work *work, const char *text, s
     return bpe_added_split(work, &work->added->normal, text, size, encode_words);
 }
 
-/* A run of bytes that are not UTF-8 is a word, and parts the text around it like an added token. */
+/* Makes a word of each run of bytes that are not UTF-8; such a run separates the text around it
+ * like an added token. */
 static enum sotto_status encode_raw(struct bpe_work *work, const char *text, size_t size)
 {
     for (work->glued = false; size > 0; work->glued = true) {

@@ -1,7 +1,8 @@
 /* Reading tokenizer.json, and vocab.json with merges.txt.
  *
- * What would change the ids and is not implemented is an error that names it; what does not change
- * them (padding, truncation) is kept for writing and otherwise ignored. */
+ * Members that would change the ids and are not implemented are errors with the member's name;
+ * members that do not change ids (padding, truncation) are kept for writing and otherwise ignored.
+ */
 #include "data/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -43,7 +44,7 @@ static enum sotto_status read_vocab(struct bpe_model *model, json_t *vocab)
     return SOTTO_OK;
 }
 
-/* "left right", as in merges.txt and older tokenizer.json. */
+/* Reads "left right", as in merges.txt and older tokenizer.json. */
 static enum sotto_status read_merge(struct bpe_model *model, const char *text, size_t size)
 {
     char shown[48];
@@ -74,7 +75,7 @@ static enum sotto_status read_merges(struct bpe_model *model, json_t *merges)
     return SOTTO_OK;
 }
 
-/* An option of the model that must be absent, null, false, 0 or "". */
+/* Refuses a member of the model unless absent, null, false, 0 or "". */
 static enum sotto_status refuse(const json_t *model, const char *key)
 {
     const json_t *value = json_object_get(model, key);
@@ -138,7 +139,7 @@ static enum sotto_status check_added(const struct tokenizer *tokenizer, const ch
     return SOTTO_OK;
 }
 
-/* No two added tokens with one id or one content: sorted by id, then neighbours compared. */
+/* Order by id, so that check_distinct finds equal ids next to each other. */
 static int by_id(const void *a, const void *b)
 {
     uint32_t x = ((const struct bpe_added *)a)->id, y = ((const struct bpe_added *)b)->id;
@@ -199,7 +200,7 @@ static enum sotto_status read_added(struct tokenizer *tokenizer, const json_t *j
     return check_distinct(&tokenizer->added);
 }
 
-/* Keeps everything but vocabulary, merges and added tokens, in its order. */
+/* Keeps all members except vocabulary, merges and added tokens, in their order. */
 static enum sotto_status keep_shell(struct tokenizer *tokenizer, json_t *root)
 {
     json_t *model = json_object_get(root, "model");
@@ -263,7 +264,7 @@ enum sotto_status tokenizer_shell_gpt2(struct tokenizer *tokenizer)
     return st;
 }
 
-/* Lines of merges.txt; the first may be "#version: 0.2". */
+/* Reads the lines of merges.txt; the first may be "#version: 0.2". */
 static enum sotto_status read_merge_lines(struct bpe_model *model, const char *text, size_t size)
 {
     for (size_t line = 1; size > 0; line++) {
@@ -302,7 +303,7 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
     free(text);
     TRY(fail_in(st, "%s: ", merges_path));
 
-    static const char end[] = "<|endoftext|>"; /* these files do not say what is special */
+    static const char end[] = "<|endoftext|>"; /* these files do not mark special tokens */
     uint32_t id = bpe_model_find(&tokenizer->model, end, sizeof end - 1);
     if (id != BPE_NONE)
         TRY(bpe_added_add(&tokenizer->added, (struct bpe_added){.id = id, .special = true}, end,
@@ -310,8 +311,7 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
     return tokenizer_finish(tokenizer);
 }
 
-/* Where no special token has a name that is known to end texts, tokenizer_config.json may say which
- * one does. */
+/* Takes the end-of-text token from tokenizer_config.json, if no special token has a known name. */
 static void find_end_beside(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *end = json_object_get(config, "eos_token");
@@ -323,8 +323,8 @@ static void find_end_beside(struct tokenizer *tokenizer, const json_t *config)
     tokenizer->end = id < 0 ? BPE_NONE : (uint32_t)id;
 }
 
-/* What the other files of the folder say of ends. What else tokenizer_config.json says, and whether
- * it can be read, does not matter. */
+/* Reads the end tokens in the other files of the folder. Other members of tokenizer_config.json,
+ * and a file that is not JSON, are ignored. */
 static enum sotto_status read_beside(struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_ROOM], *text;

@@ -1,7 +1,7 @@
 /* Normalizer, pre-tokenizers, post-processor and decoder of a tokenizer.json.
  *
- * Each is null, one object with a "type", or a "Sequence" of such; a table a part says which types
- * it knows. */
+ * Each is null, one object with a "type", or a "Sequence" of objects; each part has a table of the
+ * types that are supported. */
 #include "data/tokenizer/stages.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ struct kind {
 };
 
 struct part {
-    const char *key;      /* of the part                */
+    const char *key;      /* of the part */
     const char *sequence; /* key of a sequence's members */
     const struct kind *kinds;
     int n_kind;
@@ -69,7 +69,7 @@ static enum sotto_status add_stage(struct tokenizer *tokenizer, struct bpe_stage
     return SOTTO_OK;
 }
 
-/* Once text is letters for bytes, no other pre-tokenizer can see what it was. */
+/* Refuses a pre-tokenizer after ByteLevel: text is letters for bytes then. */
 static enum sotto_status check_before_bytes(const struct tokenizer *tokenizer)
 {
     return tokenizer->split.bytes ? fail(SOTTO_EFORMAT, "nothing may come behind ByteLevel")

@@ -8,8 +8,8 @@
 /* Reads normalizer, pre_tokenizer and post_processor; checks the decoder. */
 enum sotto_status tokenizer_read_stages(struct tokenizer *tokenizer, const json_t *root);
 
-/* A TemplateProcessing around those read before it; and, when the vocabulary is known, whether its
- * tokens are in it. */
+/* Reads a TemplateProcessing. tokenizer_check_around: checks, once the vocabulary is known, that
+ * the tokens of the template are in it. */
 enum sotto_status tokenizer_read_template(struct tokenizer *tokenizer, const json_t *json);
 enum sotto_status tokenizer_check_around(const struct tokenizer *tokenizer);
 

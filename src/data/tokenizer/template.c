@@ -1,5 +1,5 @@
-/* Chat templates into marks. Of Jinja this knows the tags, strings and names; what an expression
- * does with a string or a name, it takes to be writing it, but for comparisons and arguments. */
+/* Chat templates into marks. Known of Jinja are tags, strings and names. An expression is taken to
+ * write the strings and names in it, except in comparisons and arguments. */
 #define _GNU_SOURCE /* memmem */
 #include "data/tokenizer/template.h"
 
@@ -8,7 +8,7 @@
 
 enum { DEPTH = 64, VARIABLES = 64 };
 
-/* Branches and loops that are open. */
+/* An open branch or loop. */
 struct open_block {
     enum mark_kind kind;
     enum admits admits;
@@ -18,7 +18,7 @@ struct open_block {
     size_t first;     /* mark inside */
 };
 
-/* What a variable was set to. */
+/* The value of a variable. */
 struct known_variable {
     struct span name;
     struct mark mark; /* MARK_CONTENT, MARK_TEXT or MARK_TOKEN */
@@ -75,8 +75,8 @@ static enum sotto_status add_mark(struct template_reader *r, enum mark_kind kind
     return SOTTO_OK;
 }
 
-/* The next place at or after `p` where one of two characters follow each other outside of strings,
- * or `end`. */
+/* Returns the next place at or after `p` with the two characters of `close` in a row outside of
+ * strings, else `end`. */
 static const char *find_close(const char *p, const char *end, const char *close)
 {
     for (char quote = '\0'; p < end; p++) {
@@ -94,7 +94,7 @@ static const char *find_close(const char *p, const char *end, const char *close)
 
 /* Conditions */
 
-/* A string that is `name`, and whether "!=" stands before it. */
+/* True if the condition has `name` as a string; `*other`: after "!=". */
 static bool compares(struct span c, const char *name, bool *other)
 {
     const size_t n = strlen(name);
@@ -150,22 +150,22 @@ static const struct mark *find_variable(const struct template_reader *r, struct 
 
 static void set_variable(struct template_reader *r, struct span name, struct mark mark)
 {
-    if (r->variables == VARIABLES) /* the latest are of use */
+    if (r->variables == VARIABLES) /* the latest variables are kept */
         memmove(r->variable, r->variable + 1, (size_t)--r->variables * sizeof *r->variable);
     r->variable[r->variables++] = (struct known_variable){name, mark};
 }
 
-/* An expression on its way: what stands before decides what a string or a name is. */
+/* An expression while it is read: the text so far determines the role of a string or a name. */
 struct expression {
     const char *at, *end;
-    const char *chain;   /* where names and what follows them begin: message.content[0] */
-    char bracket[DEPTH]; /* that are open; 'f': of a function's arguments, 'g': of .get's */
-    int depth, calls;    /* of them, and those with arguments */
+    const char *chain;   /* start of a chain of names: message.content[0] */
+    char bracket[DEPTH]; /* open brackets; 'f': arguments of a function, 'g': of .get */
+    int depth, calls;    /* open brackets, and those of arguments */
     bool get;            /* the last name was "get" */
-    char last;           /* the last character that is no blank; '"': a string, 'a': a name */
+    char last;           /* last character that is not blank; '"': a string, 'a': a name */
 };
 
-/* messages[0].content is no assistant's. */
+/* True for messages[0].content, which is no assistant's. */
 static bool is_first(const struct expression *e, const char *at)
 {
     static const char base[] = "messages[";
@@ -175,7 +175,7 @@ static bool is_first(const struct expression *e, const char *at)
     return p < at && (*p == '-' || (*p >= '0' && *p <= '9'));
 }
 
-/* Compared with something, which is not written. */
+/* True if the string is part of a comparison, so that it is not written. */
 static bool is_compared(const struct expression *e, const char *behind)
 {
     while (behind < e->end && is_blank(*behind))
@@ -201,7 +201,7 @@ static enum sotto_status read_string(struct template_reader *r, struct expressio
     return top == '(' && !e->calls && !compared ? add_mark(r, MARK_TEXT, s) : SOTTO_OK;
 }
 
-/* f(content=...) */
+/* True for the name of an argument: f(content=...). */
 static bool names_argument(const struct expression *e)
 {
     const char *p = e->at;
@@ -309,7 +309,7 @@ static enum sotto_status read_set(struct template_reader *r, struct span rest)
     const struct span name = next_word(&rest);
     const char *equals = memchr(rest.at, '=', rest.size);
     TRY(add_mark(r, MARK_HIDE, name));
-    if (!equals) /* what stands up to {% endset %} */
+    if (!equals) /* sets the text up to {% endset %} */
         return SOTTO_OK;
     const size_t from = r->list->count;
     TRY(read_expression(r, (struct span){equals + 1, (size_t)(rest.at + rest.size - equals - 1)}));
@@ -321,7 +321,7 @@ static enum sotto_status read_set(struct template_reader *r, struct span rest)
     return add_mark(r, MARK_SHOW, name);
 }
 
-/* Over what: "for NAME in ..." */
+/* Enters "for NAME in ...". */
 static void open_for(struct template_reader *r, struct span rest, struct open_block *block)
 {
     const struct span name = next_word(&rest);
@@ -375,7 +375,7 @@ static enum sotto_status close_block(struct template_reader *r, enum mark_kind k
     if (!r->depth || r->open[r->depth - 1].kind != opened)
         return SOTTO_OK;
     const struct open_block *b = &r->open[--r->depth];
-    if (opened == MARK_HIDE && has_content(r, b->first)) /* a call writes it */
+    if (opened == MARK_HIDE && has_content(r, b->first)) /* a call writes the content */
         set_variable(r, b->name, (struct mark){.kind = MARK_CONTENT});
     TRY(add_mark(r, kind, (struct span){"", 0}));
     r->list->mark[r->list->count - 1].messages = b->messages;

@@ -1,5 +1,5 @@
-/* A chat template as a list of marks: what it writes, where contents of messages go, and its
- * branches and loops. */
+/* A chat template as a list of marks: written texts and tokens, contents of messages, branches and
+ * loops. */
 #ifndef SOTTO_DATA_TOKENIZER_TEMPLATE_H
 #define SOTTO_DATA_TOKENIZER_TEMPLATE_H
 
@@ -14,8 +14,8 @@ struct span {
 };
 
 enum mark_kind {
-    MARK_TEXT,    /* is written as it stands          */
-    MARK_TOKEN,   /* is written: the token of a member of tokenizer_config.json, as eos_token */
+    MARK_TEXT,    /* written unchanged */
+    MARK_TOKEN,   /* written: the token of a member of tokenizer_config.json, as eos_token */
     MARK_CONTENT, /* the content of a message is written */
     MARK_IF,
     MARK_ELIF,
@@ -23,19 +23,18 @@ enum mark_kind {
     MARK_ENDIF,
     MARK_FOR,
     MARK_ENDFOR,
-    MARK_HIDE, /* up to MARK_SHOW nothing is written: the value of a variable, a macro */
+    MARK_HIDE, /* until MARK_SHOW nothing is written: the value of a variable, a macro */
     MARK_SHOW
 };
 
-/* Whether a place is reached for a message of the assistant, as far as the conditions around it
- * show. */
+/* Can a place be reached for a message of the assistant, by the conditions around it? */
 enum admits { ADMITS_NEVER, ADMITS_CALLS /* of tools */, ADMITS_MAYBE, ADMITS_ASSISTANT };
 
 struct mark {
     enum mark_kind kind;
-    struct span span;   /* the text, the member, or the condition        */
-    enum admits admits; /* MARK_CONTENT: of its place; else of its branch */
-    bool messages;      /* MARK_FOR, MARK_ENDFOR: over the messages      */
+    struct span span;   /* the text, the member, or the condition */
+    enum admits admits; /* MARK_CONTENT: of the place; else of the branch */
+    bool messages;      /* MARK_FOR, MARK_ENDFOR: over the messages */
 };
 
 struct mark_list {
@@ -43,7 +42,8 @@ struct mark_list {
     size_t count, room;
 };
 
-/* `text` must outlive the list. A template that is none gives what can be made of it. */
+/* Reads a template. `text` must outlive the list. Text that is no template gives the marks that can
+ * be found. */
 enum sotto_status template_read(struct mark_list *list, const char *text, size_t size);
 void template_free(struct mark_list *list);
 

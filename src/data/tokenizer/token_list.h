@@ -12,7 +12,7 @@ struct token_list {
     size_t count, room;
 };
 
-/* Makes room for `more` ids; appends one. */
+/* Makes room for `more` ids; appends one id. */
 enum sotto_status token_list_reserve(struct token_list *list, size_t more);
 enum sotto_status token_list_add(struct token_list *list, int32_t id);
 

@@ -1,4 +1,4 @@
-/* What a tokenizer holds; for the files of this folder. */
+/* The inside of a tokenizer; for the files of this folder. */
 #ifndef SOTTO_DATA_TOKENIZER_TOKENIZER_IMPL_H
 #define SOTTO_DATA_TOKENIZER_TOKENIZER_IMPL_H
 
@@ -6,7 +6,7 @@
 #include "data/tokenizer/bpe/bpe.h"
 #include "data/tokenizer/tokenizer.h"
 
-#define TOKENIZER_MAX_AROUND 16 /* tokens put before, or behind, a text */
+#define TOKENIZER_MAX_AROUND 16 /* tokens before, or after, a text */
 
 struct tokenizer {
     struct bpe_model model;
@@ -14,26 +14,25 @@ struct tokenizer {
     struct bpe_split split;
     bool nfc;
     uint32_t end;      /* BPE_NONE: none */
-    uint32_t turn_end; /* as the folder's chat template has it; BPE_NONE: as `end` */
-    bool turn_guessed; /* there is a template, which does not show it */
+    uint32_t turn_end; /* from the folder's chat template; BPE_NONE: as `end` */
+    bool turn_guessed; /* the template does not show the token */
     struct tokenizer_around {
         int32_t ids[TOKENIZER_MAX_AROUND];
         int count;
-    } before, after; /* what a post-processor puts around a text */
-    char *shell; /* tokenizer.json without vocabulary, merges and added tokens: what is written back
-                  */
+    } before, after; /* tokens of a post-processor around a text */
+    char *shell;     /* tokenizer.json to write, without vocabulary, merges and added tokens */
     struct bpe_unicode unicode;
 };
 
-/* A tokenizer with nothing in it but the tables. */
+/* Makes a tokenizer that has only the tables. */
 enum sotto_status tokenizer_make(struct tokenizer **out);
-/* When tokens, merges and added tokens are in: indexes them, finds the end token. */
+/* After all tokens and merges: indexes them, and finds the end token. */
 enum sotto_status tokenizer_finish(struct tokenizer *tokenizer);
-/* Finds the token that ends a turn in the chat template of `folder`, if it has one; `config` is its
+/* Finds the token that ends a turn in the chat template of `folder`, if there is one; `config`:
  * tokenizer_config.json or NULL. */
 enum sotto_status tokenizer_read_turn(struct tokenizer *tokenizer, const char *folder,
                                       const json_t *config);
-/* Reads what GPT-2 uses around its vocabulary: the shell of a tokenizer that comes without one. */
+/* Reads the parts around GPT-2's vocabulary, for files without such parts. */
 enum sotto_status tokenizer_shell_gpt2(struct tokenizer *tokenizer);
 
 #endif

@@ -1,10 +1,10 @@
-/* A tokenizer from texts: GPT-2's around a vocabulary that is learned. */
+/* Training a tokenizer on texts: GPT-2's parts around a learned vocabulary. */
 #include <string.h>
 
 #include "data/tokenizer/bpe/words.h"
 #include "data/tokenizer/tokenizer_impl.h"
 
-/* The end token, then a token a byte, in the order of their letters. */
+/* Adds the end token, then a token for each byte, in the order of the bytes' letters. */
 static enum sotto_status first_tokens(struct tokenizer *tokenizer, const char *end)
 {
     struct bpe_model *model = &tokenizer->model;

@@ -1,10 +1,10 @@
-/* The token that ends a turn: the one that the chat template of a folder puts after the text of an
- * assistant.
+/* The token that ends a turn: the token that the chat template of a folder puts after the text of
+ * an assistant.
  *
- * A template is a program in Jinja, which is not run here. Its marks are walked over from each
- * place where the content of an assistant's message goes: into branches that may be taken, past
- * those of other roles, of tools and of the prompt for an answer, up to the end of the loop over
- * the messages. The first special token that is written on the way ends the turn. */
+ * A template is a program in Jinja, which does not run here. The walk goes over the marks from each
+ * place with the content of an assistant's message: into branches that may be taken, past branches
+ * of other roles, of tools and of the prompt for an answer, up to the end of the loop over the
+ * messages. The first special token that is written on the way ends the turn. */
 #define _GNU_SOURCE /* memmem */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 
 static const size_t template_limit = (size_t)1 << 24;
 
-/* The first token in a text that is written, -1: none; the longest of several at a place. */
+/* Returns the first token in a text that is written, the longest of several at a place; -1: none.
+ */
 static int find_written(const struct tokenizer *t, struct span text, bool special)
 {
     const struct bpe_added_list *added = &t->added;
@@ -38,7 +39,8 @@ static int find_written(const struct tokenizer *t, struct span text, bool specia
     return id;
 }
 
-/* The token that a member of tokenizer_config.json names: a text, or an object with its content. */
+/* Returns the token that a member of tokenizer_config.json names: a text, or an object with a
+ * content. */
 static int member_token(const struct tokenizer *t, const json_t *config, struct span member)
 {
     char key[64];
@@ -62,8 +64,8 @@ static int config_end(const struct tokenizer *t, const json_t *config)
     return id < 0 ? tokenizer_end(t) : id;
 }
 
-/* The mark that closes what the one at `i` opens, or its next branch; the last one if there is
- * none. */
+/* Returns the mark that closes the block opened at `i`, or the block's next branch; the end of the
+ * list if there is none. */
 static size_t skip_marks(const struct mark_list *l, size_t i, bool branches)
 {
     for (int depth = 0; ++i < l->count;) {
@@ -78,7 +80,7 @@ static size_t skip_marks(const struct mark_list *l, size_t i, bool branches)
     return l->count;
 }
 
-/* Not on the way of an answer, whatever else its condition asks. */
+/* True for a branch that is not on the way to an answer, under any further condition. */
 static bool leads_away(const struct mark *m)
 {
     static const char *const asides[] = {"add_generation_prompt", "image", "video", "audio", NULL};
@@ -88,7 +90,7 @@ static bool leads_away(const struct mark *m)
     return m->admits == ADMITS_NEVER || m->admits == ADMITS_CALLS;
 }
 
-/* Into the first branch that is on the way. */
+/* Returns the first branch on the way. */
 static size_t enter_branch(const struct mark_list *l, size_t i)
 {
     while (i < l->count && l->mark[i].kind != MARK_ENDIF && leads_away(&l->mark[i]))
@@ -96,13 +98,13 @@ static size_t enter_branch(const struct mark_list *l, size_t i)
     return i;
 }
 
-/* What walks share. */
+/* State that walks share. */
 struct turn_search {
     const struct tokenizer *tokenizer;
     const json_t *config;
     const struct mark_list *list;
     bool special; /* only special tokens count */
-    size_t left;  /* marks and bytes that may still be looked at, so that time is bounded */
+    size_t left;  /* marks and bytes that may still be visited: bounds the time */
 };
 
 static bool pay_walk(struct turn_search *s, size_t cost)
@@ -111,7 +113,7 @@ static bool pay_walk(struct turn_search *s, size_t cost)
     return s->left > 0;
 }
 
-/* The first token that is written after mark `i`, -1: none before the message ends. */
+/* Returns the first token written after mark `i`, -1 if the message ends first. */
 static int walk_on(struct turn_search *s, size_t i)
 {
     const struct tokenizer *t = s->tokenizer;
@@ -137,7 +139,7 @@ static int walk_on(struct turn_search *s, size_t i)
             i = enter_branch(l, i);
             break;
         case MARK_ELIF:
-        case MARK_ELSE: /* of the branch that ends here */
+        case MARK_ELSE: /* of an ended branch */
             i = skip_marks(l, i, false);
             break;
         case MARK_FOR:
@@ -162,7 +164,7 @@ static int walk_on(struct turn_search *s, size_t i)
     return -1;
 }
 
-/* Places that are surely an assistant's first, those of calls of tools last. */
+/* Starts walks at places of an assistant first, then at unclear places, last at calls of tools. */
 static int find_turn_end(const struct tokenizer *t, const json_t *config, const struct mark_list *l)
 {
     static const enum admits order[] = {ADMITS_ASSISTANT, ADMITS_MAYBE, ADMITS_CALLS};
@@ -197,7 +199,7 @@ static enum sotto_status take_template(struct tokenizer *t, const json_t *config
     return SOTTO_OK;
 }
 
-/* A text, or a list of templates with names. */
+/* Returns the template: a text, or one of a list of templates with names. */
 static const json_t *choose_template(const json_t *value)
 {
     const json_t *chosen = NULL, *each;
@@ -222,7 +224,7 @@ static enum sotto_status read_member(struct tokenizer *t, const json_t *config, 
                   : SOTTO_OK;
 }
 
-/* The files in the order in which transformers takes them. */
+/* Reads the files in transformers' order. */
 enum sotto_status tokenizer_read_turn(struct tokenizer *t, const char *folder, const json_t *config)
 {
     char path[FILE_PATH_ROOM], *text;
@@ -240,7 +242,7 @@ enum sotto_status tokenizer_read_turn(struct tokenizer *t, const char *folder, c
     if (found || !file_exists(path))
         return SOTTO_OK;
     TRY(file_read(path, template_limit, &text, &size));
-    json_t *json = json_loadb(text, size, 0, NULL); /* one that is no JSON has no template */
+    json_t *json = json_loadb(text, size, 0, NULL); /* a file that is not JSON has no template */
     free(text);
     const enum sotto_status st = read_member(t, config, json, &found);
     json_decref(json);

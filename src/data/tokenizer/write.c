@@ -35,7 +35,7 @@ static json_t *token_string(const struct bpe_model *model, uint32_t id)
     return json_stringn(bpe_token_text(model, id), model->token[id].text_size);
 }
 
-/* "left right", which every version reads, unless a token has a space in it. */
+/* Writes "left right", which every version reads, or pairs if a token has a space. */
 static enum sotto_status put_merges(const struct bpe_model *model, json_t *merges)
 {
     bool pairs = false;

@@ -1,8 +1,8 @@
-/* Added tokens: texts that become one id wherever they stand, whatever the merges say.
+/* Added tokens: texts that become one id anywhere in a text, without merges.
  *
- * At every place the longest one that begins there is taken, from left to right, as `tokenizers`
- * does. A token with `single_word` counts only where no word character touches it; `lstrip` and
- * `rstrip` let it swallow the white space beside it. */
+ * At every place the longest token that begins there is taken, from left to right, as in
+ * `tokenizers`. A token with `single_word` must not touch a word character; `lstrip` and `rstrip`
+ * let a token include the white space next to it. */
 #define _GNU_SOURCE /* qsort_r */
 #include "data/tokenizer/bpe/bpe.h"
 
@@ -35,7 +35,8 @@ enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added to
     return SOTTO_OK;
 }
 
-/* Of equal contents the one that counts comes first: special tokens', then by their order. */
+/* Order of contents. Among equal contents the one to keep is first: special tokens, then earlier
+ * ones. */
 static int by_content(const void *a, const void *b, void *arg)
 {
     const struct bpe_content *x = a, *y = b;
@@ -121,8 +122,8 @@ void bpe_added_free(struct bpe_added_list *list)
     *list = (struct bpe_added_list){0};
 }
 
-/* Of contents [*from, *to), which agree in their first `depth` bytes and are longer, those that go
- * on with `byte`. */
+/* Narrows [*from, *to), contents that agree in the first `depth` bytes and are longer, to contents
+ * with `byte` next. */
 static void narrow(const struct bpe_added_list *list, const struct bpe_content *item,
                    uint32_t depth, uint8_t byte, uint32_t *from, uint32_t *to)
 {
@@ -143,13 +144,13 @@ static void narrow(const struct bpe_added_list *list, const struct bpe_content *
     *to = edge[1];
 }
 
-/* The longest content that `text` begins with; BPE_NONE: none. */
+/* Returns the token with the longest content at the start of `text`, BPE_NONE if there is none. */
 static uint32_t longest(const struct bpe_added_list *list, const struct bpe_contents *c,
                         const uint8_t *text, size_t size, size_t *length)
 {
     uint32_t found = BPE_NONE, from = c->first[text[0]], to = c->first[text[0] + 1];
     for (uint32_t depth = 1; from < to; depth++) {
-        if (c->item[from].size == depth) { /* the shortest comes first */
+        if (c->item[from].size == depth) { /* the shortest is first */
             found = c->item[from++].token;
             *length = depth;
         }
@@ -160,7 +161,8 @@ static uint32_t longest(const struct bpe_added_list *list, const struct bpe_cont
     return found;
 }
 
-/* The longest token at the first place at or behind `from` where there is one; false: none. */
+/* Finds the longest token at the first place from `from` on that has a token; false if there is
+ * none. */
 static bool find(const struct bpe_added_list *list, const struct bpe_contents *contents,
                  const char *text, size_t size, size_t from, size_t *start, size_t *end,
                  uint32_t *token)
@@ -178,7 +180,7 @@ static bool find(const struct bpe_added_list *list, const struct bpe_contents *c
     return false;
 }
 
-/* The code point that ends at `end`, none at 0 or behind bytes that are not UTF-8. */
+/* Finds the code point that ends at `end`; false at 0 and after bytes that are not UTF-8. */
 static bool code_before(const char *text, size_t end, uint32_t *code, size_t *start)
 {
     const uint8_t *p = (const uint8_t *)text;
@@ -208,7 +210,7 @@ enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_conten
                                   const char *text, size_t size, bpe_piece *piece)
 {
     const struct bpe_unicode *unicode = work->unicode;
-    size_t done = 0, start = 0, end = 0, next = 0, before; /* text up to `done` has its ids */
+    size_t done = 0, start = 0, end = 0, next = 0, before; /* ids up to `done` */
     uint32_t index, code;
     int length;
     const struct bpe_added_list *list = work->added;

@@ -1,14 +1,14 @@
-/* The parts that a tokenizer is made of.
+/* The parts of a tokenizer.
  *
- * Text becomes ids in five steps, the same as Hugging Face `tokenizers` takes them in, so that the
- * ids are the same:
- *   1. added tokens that match the text as it is are cut out                     added.c
- *   2. what lies between is brought to NFC where the file asks for it            unicode.c
- *   3. added tokens that match normalized text are cut out                       added.c
- *   4. what lies between is split into words by a chain of stages                split.c
- *   5. the bytes of a word are merged pair by pair, lowest rank first            merge.c
- * Bytes that are not UTF-8 take no part in 2-4: a run of them is a word of its own, so that any
- * bytes come back from decoding.
+ * Text becomes ids in five steps, the same as in Hugging Face `tokenizers`, so that the ids are the
+ * same:
+ *   1. added tokens that match the unchanged text are cut out                added.c
+ *   2. text between them is brought to NFC, if the file asks for NFC         unicode.c
+ *   3. added tokens that match normalized text are cut out                   added.c
+ *   4. text between them is split into words by a chain of stages            split.c
+ *   5. the bytes of a word are merged pair by pair, lowest rank first        merge.c
+ * Bytes that are not UTF-8 take no part in 2-4: a run of such bytes is a word, so that decoding
+ * returns any bytes.
  *
  * Reference: Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword
  * units", 2016; bytes as letters: Radford et al., "Language models are unsupervised multitask
@@ -23,12 +23,12 @@
 
 #include "data/tokenizer/token_list.h"
 
-#define BPE_MAX_VOCAB (1 << 22) /* ids are below this                       */
-#define BPE_MAX_ADDED 1024      /* bytes of an added token                  */
-#define BPE_MAX_STAGES 16       /* pre-tokenizers in a row                  */
-#define BPE_MAX_WORD (1u << 30) /* bytes of a word                          */
-#define BPE_NONE UINT32_MAX     /* no id, no rank, no place                 */
-#define BPE_CACHED_BYTES 26     /* a longer word is not kept in the cache   */
+#define BPE_MAX_VOCAB (1 << 22) /* upper limit of ids */
+#define BPE_MAX_ADDED 1024      /* bytes of an added token */
+#define BPE_MAX_STAGES 16       /* pre-tokenizers in a row */
+#define BPE_MAX_WORD (1u << 30) /* bytes of a word */
+#define BPE_NONE UINT32_MAX     /* no id, no rank, no place */
+#define BPE_CACHED_BYTES 26     /* a longer word is not kept in the cache */
 
 /* Bytes, tables, messages (buffer.c) */
 
@@ -42,7 +42,7 @@ enum sotto_status bpe_buffer_add(struct bpe_buffer *buffer, const void *data, si
 /* Text for messages: cut to fit, control characters replaced. */
 const char *bpe_show(char out[48], const char *text, size_t size);
 
-/* A power of two that leaves at least half of a table of `count` free. */
+/* Returns a power of two that leaves at least half of a table of `count` free. */
 static inline uint32_t bpe_table_size(uint32_t count)
 {
     uint32_t size = 16;
@@ -51,7 +51,7 @@ static inline uint32_t bpe_table_size(uint32_t count)
     return size;
 }
 
-/* Multiplies in 64 bits and folds; good enough for tables indexed by the low bits. */
+/* Multiplies in 64 bits and folds; good enough for tables that use the low bits. */
 static inline uint32_t bpe_hash(const char *data, size_t bytes)
 {
     uint64_t h = bytes, word;
@@ -74,14 +74,9 @@ static inline uint32_t bpe_hash_pair(uint32_t left, uint32_t right)
 
 /* Unicode (unicode.c, nfc.c) */
 
-enum bpe_class {
-    BPE_OTHER,
-    BPE_LETTER,
-    BPE_NUMBER,
-    BPE_SPACE
-}; /* \p{L}, \p{N}, \s, none of them */
+enum bpe_class { BPE_OTHER, BPE_LETTER, BPE_NUMBER, BPE_SPACE }; /* \p{L}, \p{N}, \s, other */
 #define BPE_CLASS_MASK 3
-#define BPE_INERT 4 /* NFC leaves it alone, and it does not join with what stands before it */
+#define BPE_INERT 4 /* unchanged by NFC, and not joined with the character before */
 
 struct bpe_unicode {
     uint8_t bmp[0x10000]; /* class | BPE_INERT of the code points below 0x10000 */
@@ -89,7 +84,7 @@ struct bpe_unicode {
 
 void bpe_unicode_init(struct bpe_unicode *unicode);
 uint8_t bpe_properties(uint32_t code); /* class | BPE_INERT of any code point, slower */
-bool bpe_is_late(uint32_t code);       /* a mark or composite that NFC passes by */
+bool bpe_is_late(uint32_t code);       /* a mark or composite newer than `tokenizers`' NFC */
 bool bpe_is_word(uint32_t code);       /* \w */
 
 static inline uint8_t bpe_look_up(const struct bpe_unicode *unicode, uint32_t code)
@@ -97,11 +92,11 @@ static inline uint8_t bpe_look_up(const struct bpe_unicode *unicode, uint32_t co
     return code < 0x10000 ? unicode->bmp[code] : bpe_properties(code);
 }
 
-/* Bytes of the valid UTF-8 sequence at `p`, 0 if there is none; n > 0. */
+/* Returns the bytes of the valid UTF-8 sequence at `p`, 0 if there is none; n > 0. */
 int bpe_utf8_length(const uint8_t *p, size_t n);
-/* Bytes of the longest valid prefix. */
+/* Returns the bytes of the longest valid prefix. */
 size_t bpe_utf8_prefix(const uint8_t *p, size_t n);
-/* The code point at `p`, known to be valid. */
+/* Returns the code point at `p`, which must be valid UTF-8. */
 static inline uint32_t bpe_utf8_code(const uint8_t *p, int *length)
 {
     if (p[0] < 0x80)
@@ -114,16 +109,16 @@ static inline uint32_t bpe_utf8_code(const uint8_t *p, int *length)
     return (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
 }
 
-/* The letter that stands for a byte in vocabulary files: itself where it is printable, else 256 +
- * n. */
+/* Returns the letter for a byte in vocabulary files: the byte itself if printable, else 256 + n. */
 uint32_t bpe_letter(uint8_t byte);
 /* The same as UTF-8: 1 or 2 bytes. */
 int bpe_letter_utf8(uint8_t byte, char out[2]);
-/* Turns letters back into bytes; false if one of them is no letter (the text then stands for
- * itself). */
+/* Turns letters back into bytes; false if a character is no letter (the text is then taken
+ * unchanged). */
 bool bpe_letters_to_bytes(const char *text, size_t size, char *out, size_t *n_out);
 
-/* NFC of valid UTF-8. `*same` says that the text is in that form already and `out` was not used. */
+/* Writes the NFC of valid UTF-8 to `out`; `*same`: the text is in NFC already, and `out` is unused.
+ */
 enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, size_t size,
                           struct bpe_buffer *out, bool *same);
 
@@ -132,11 +127,11 @@ enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, s
 struct bpe_token {
     uint32_t text,
         text_size; /* as in the file, in `pool`; text == BPE_NONE: not in the model's vocabulary */
-    uint32_t bytes, bytes_size; /* what it decodes to;      bytes == BPE_NONE: no such id */
+    uint32_t bytes, bytes_size; /* decoded bytes; bytes == BPE_NONE: no such id */
 };
 
 struct bpe_merge {
-    uint32_t left, right, result; /* ids; its rank is its place in the list */
+    uint32_t left, right, result; /* ids; the index of a merge is its rank */
 };
 
 struct bpe_model {
@@ -145,10 +140,10 @@ struct bpe_model {
     struct bpe_buffer pool;
     struct bpe_merge *merge; /* (n_merge) */
     uint32_t n_merge, merge_room;
-    uint32_t byte_id[256]; /* the token that is one byte, BPE_NONE if there is none */
-    uint32_t unknown;      /* stands for a byte without a token; BPE_NONE: such a byte is dropped */
-    bool fuse_unknown;     /* one for a run of such bytes */
-    bool ignore_merges;    /* a word that is a token becomes that token, whatever the merges say */
+    uint32_t byte_id[256]; /* the token of one byte, BPE_NONE if there is none */
+    uint32_t unknown;      /* for a byte without a token; BPE_NONE: the byte is dropped */
+    bool fuse_unknown;     /* a run of such bytes is one token */
+    bool ignore_merges;    /* a word that is a token is not merged */
     uint32_t longest;      /* bytes of the longest token in `whole` */
 
     uint32_t *by_text; /* open addressing: id + 1 at hash of the text */
@@ -163,16 +158,16 @@ struct bpe_model {
     uint32_t whole_mask;
 };
 
-/* First the tokens of a merge, then the merge; finish when all are in. */
+/* First the tokens of a merge, then the merge; bpe_model_finish after the last merge. */
 enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_t size, int64_t id);
 enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, size_t left_size,
                                   const char *right, size_t right_size);
-void bpe_model_find_bytes(struct bpe_model *model); /* fills byte_id; finish does it too */
+void bpe_model_find_bytes(struct bpe_model *model); /* fills byte_id; also in finish */
 enum sotto_status bpe_model_finish(struct bpe_model *model);
-enum sotto_status bpe_model_index_words(struct bpe_model *model); /* behind finish: fills `whole` */
+enum sotto_status bpe_model_index_words(struct bpe_model *model); /* after finish: fills `whole` */
 void bpe_model_free(struct bpe_model *model);
 
-/* What id decodes to, whatever the model says: for added tokens. */
+/* Sets the bytes that `id` decodes to: for added tokens. */
 enum sotto_status bpe_model_set_bytes(struct bpe_model *model, uint32_t id, const char *bytes,
                                       size_t size);
 uint32_t bpe_model_find(const struct bpe_model *model, const char *text, size_t size);
@@ -192,32 +187,32 @@ static inline const struct bpe_pair_slot *bpe_model_pair(const struct bpe_model 
     }
 }
 
-/* One call's scratch, and what it reads: a tokenizer is never written to, so threads share it. */
+/* Scratch and inputs of one call. A tokenizer is read-only, so threads share it. */
 struct bpe_work {
     const struct bpe_unicode *unicode;
     const struct bpe_model *model;
     const struct bpe_added_list *added;
     const struct bpe_split *split;
-    bool nfc; /* the text is brought to it */
+    bool nfc; /* bring the text to NFC */
     struct token_list *out;
     struct bpe_cached {
         char word[BPE_CACHED_BYTES];
         uint8_t size;  /* 0: free */
         uint8_t count; /* ids */
-        size_t at;     /* of the same word's ids, earlier in `out` */
+        size_t at;     /* index of the same word's ids, earlier in `out` */
     } * cache;
     uint32_t cache_mask;
     struct bpe_symbol *symbol; /* of long words */
     uint64_t *heap;
     size_t symbol_room;
     struct bpe_buffer normal, prefixed;
-    bool glued; /* bytes that are not UTF-8 stand before: no space goes in between */
+    bool glued;                  /* after bytes that are not UTF-8: no space in between */
     struct bpe_matcher *matcher; /* of regex.c */
 };
 
 /* Appends the ids of one word. */
 enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size);
-/* The same without looking at whole words and the cache; room for `size` ids at `out`. */
+/* The same without the tables of whole words and of the cache; room for `size` ids at `out`. */
 enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *model,
                                  const char *word, size_t size, int32_t *out, size_t *count);
 
@@ -229,31 +224,31 @@ struct bpe_added {
     bool special, normalized, lstrip, rstrip, single_word;
 };
 
-struct bpe_contents { /* to find the longest at a place */
+struct bpe_contents { /* for finding the longest at a place */
     struct bpe_content {
-        uint32_t at, size; /* in `pool` of the list       */
-        uint32_t token;    /* its index in the list       */
+        uint32_t at, size; /* in `pool` of the list */
+        uint32_t token;    /* index in the list */
     } * item;              /* sorted by bytes; no two are equal */
     uint32_t count;
-    uint32_t first[257]; /* those that begin with byte b: first[b] to first[b + 1] */
+    uint32_t first[257]; /* contents with first byte b: first[b] to first[b + 1] */
 };
 
 struct bpe_added_list {
     struct bpe_added *item;
     uint32_t count, room;
     struct bpe_buffer pool;
-    struct bpe_contents raw, normal; /* of tokens that match text before, after normalization */
+    struct bpe_contents raw, normal; /* of tokens that match text before and after normalization */
 };
 
 enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added token,
                                 const char *content, size_t size);
-/* Makes them ready to be found; contents of normalized tokens go through NFC when `nfc` says so. */
+/* Prepares the list for searches; with `nfc`, contents of normalized tokens are brought to NFC. */
 enum sotto_status bpe_added_finish(struct bpe_added_list *list, const struct bpe_unicode *unicode,
                                    bool nfc);
 void bpe_added_free(struct bpe_added_list *list);
 
 typedef enum sotto_status bpe_piece(struct bpe_work *work, const char *text, size_t size);
-/* Appends the ids of the tokens found and hands what lies between to `piece`, in order. */
+/* Appends the ids of the tokens found; `piece` handles the text between tokens, in order. */
 enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_contents *contents,
                                   const char *text, size_t size, bpe_piece *piece);
 
@@ -263,10 +258,10 @@ enum bpe_stage_kind { BPE_STAGE_GPT2, BPE_STAGE_REGEX, BPE_STAGE_DIGITS, BPE_STA
 
 struct bpe_stage {
     enum bpe_stage_kind kind;
-    bool each;       /* digits: each alone                            */
-    bool drop_match; /* regex: what matches is dropped                */
-    bool drop_gap;   /* regex: what lies between matches is dropped   */
-    void *code;      /* regex: pcre2_code                             */
+    bool each;       /* digits: each number alone */
+    bool drop_match; /* regex: matches are dropped */
+    bool drop_gap;   /* regex: text between matches is dropped */
+    void *code;      /* regex: pcre2_code */
 };
 
 struct bpe_split {
@@ -275,19 +270,19 @@ struct bpe_split {
     bool bytes; /* a ByteLevel was among the pre-tokenizers */
 };
 
-/* The pattern GPT-2 splits by; a stage of this pattern is BPE_STAGE_GPT2. */
+/* GPT-2's split pattern; a stage with this pattern is BPE_STAGE_GPT2. */
 extern const char bpe_gpt2_pattern[];
-/* Bytes of the next word of valid UTF-8 by that pattern; size > 0. */
+/* Returns the bytes of the next word of valid UTF-8 by GPT-2's pattern; size > 0. */
 size_t bpe_gpt2_next(const struct bpe_unicode *unicode, const char *text, size_t size);
 
 enum sotto_status bpe_regex_compile(void **code, const char *pattern, size_t size, bool literal);
 void bpe_regex_free(void *code);
-/* The first match at or behind `from`. `*matcher` is made when it is NULL. */
+/* Finds the first match at or after `from`. `*matcher` is made if it is NULL. */
 enum sotto_status bpe_regex_find(struct bpe_matcher **matcher, const void *code, const char *text,
                                  size_t size, size_t from, bool *found, size_t *start, size_t *end);
 void bpe_matcher_free(struct bpe_matcher *matcher);
 
-/* Takes valid UTF-8 through the stages from `stage` on, and its words to bpe_word. */
+/* Runs valid UTF-8 through the stages from `stage` on, and the words through bpe_word. */
 enum sotto_status bpe_split_run(struct bpe_work *work, int stage, const char *text, size_t size);
 void bpe_split_free(struct bpe_split *split);
 
@@ -295,8 +290,8 @@ void bpe_split_free(struct bpe_split *split);
 
 struct bpe_words;
 
-/* Adds merges of the words' pairs, the most frequent first, and their tokens to a model of bytes
- * until it has `size` tokens or no pair occurs `least` times. */
+/* Adds merges of pairs in the words, the most frequent first, and their tokens to a model of bytes,
+ * until the model has `size` tokens or no pair occurs `least` times. */
 enum sotto_status bpe_learn(struct bpe_model *model, const struct bpe_words *words, uint32_t size,
                             int64_t least);
 

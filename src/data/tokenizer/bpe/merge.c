@@ -1,16 +1,16 @@
-/* From the bytes of a word to its ids: of all neighbouring pairs that may merge, the one of the
- * lowest rank, and of those the leftmost, becomes one token; until none is left.
+/* From the bytes of a word to ids: of all neighbouring pairs with a merge, the leftmost pair of the
+ * lowest rank becomes one token, until no pair is left.
  *
- * Short words are searched through each time, long ones keep their pairs in a heap: O(n log n). */
+ * Short words are searched for each merge; long words keep their pairs in a heap: O(n log n). */
 #include "data/tokenizer/bpe/bpe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_WORD 48 /* symbols: above this the heap wins */
+#define SHORT_WORD 48 /* symbols: the heap is faster above */
 
 struct bpe_symbol {
-    uint32_t id; /* BPE_NONE: merged into the one on its left */
+    uint32_t id; /* BPE_NONE: merged into its left neighbour */
     uint32_t left, right;
 };
 
@@ -36,7 +36,7 @@ static uint32_t rank_of(const struct bpe_model *model, uint32_t left, uint32_t r
     return slot ? slot->rank : BPE_NONE;
 }
 
-/* Returns how many of the ids are left. */
+/* Returns the number of ids that are left. */
 static size_t merge_short(const struct bpe_model *model, uint32_t *id, size_t n)
 {
     uint32_t rank[SHORT_WORD];
@@ -82,7 +82,7 @@ static void sift_up(uint64_t *heap, size_t i, uint64_t key)
     heap[i] = key;
 }
 
-/* Adds the pair that begins at `at` to the heap, if it may merge. */
+/* Adds the pair at `at` to the heap, if the pair has a merge. */
 static size_t push(const struct bpe_model *model, const struct bpe_symbol *s, uint32_t at,
                    uint64_t *heap, size_t n)
 {
@@ -93,9 +93,9 @@ static size_t push(const struct bpe_model *model, const struct bpe_symbol *s, ui
     return n;
 }
 
-/* The heap holds rank << 32 | place. An entry whose pair has changed since is recognised by its
- * rank: a symbol only ever grows, so the same pair does not come back at the same place. Every
- * merge takes one entry out and puts at most two in: 2 n are room enough. */
+/* The heap holds rank << 32 | place. An entry for a pair that has changed is recognised by the
+ * rank: symbols only grow, so the same pair does not return to the same place. Every merge removes
+ * one entry and adds at most two: room for 2 n is enough. */
 static size_t merge_long(const struct bpe_model *model, struct bpe_symbol *s, size_t n,
                          uint64_t *heap)
 {
@@ -167,8 +167,8 @@ enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *
     return SOTTO_OK;
 }
 
-/* Most words of a text are tokens: those that merging turns into themselves are found in one look.
- */
+/* Most words of a text are tokens: words that merging turns into one token are found with one
+ * look-up. */
 enum sotto_status bpe_model_index_words(struct bpe_model *model)
 {
     uint32_t size = bpe_table_size(model->n_text);

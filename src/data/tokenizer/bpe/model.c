@@ -1,5 +1,4 @@
-/* The vocabulary and the merges: building them with every check, and the tables that encoding looks
- * into. */
+/* The vocabulary and the merges: building them with every check, and the tables for encoding. */
 #include "data/tokenizer/bpe/bpe.h"
 
 #include <inttypes.h>
@@ -32,7 +31,7 @@ static enum sotto_status pool_add(struct bpe_model *model, const char *text, siz
     return bpe_buffer_add(&model->pool, text, size);
 }
 
-/* Takes the token into the table of texts; the text must not be there yet. */
+/* Adds the token to the table of texts, which must not have the text yet. */
 static enum sotto_status index_text(struct bpe_model *model, uint32_t id)
 {
     if (!model->by_text || model->n_text >= model->by_text_mask / 2) {
@@ -124,7 +123,7 @@ enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, siz
     if (left_size == 0 || right_size == 0)
         return fail(SOTTO_EFORMAT, "merge %u has an empty side", model->n_merge);
 
-    TRY(bpe_buffer_reserve(&model->pool, left_size + right_size)); /* scratch behind the pool */
+    TRY(bpe_buffer_reserve(&model->pool, left_size + right_size)); /* scratch after the pool */
     char *joined = model->pool.data + model->pool.count;
     memcpy(joined, left, left_size);
     memcpy(joined + left_size, right, right_size);

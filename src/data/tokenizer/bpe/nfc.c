@@ -1,9 +1,9 @@
 /* Canonical composition (NFC, Unicode annex 15) of valid UTF-8.
  *
- * Most text is in that form already, so only stretches that could change are taken apart: a run of
- * characters that are not inert, together with the one before it. Decomposing, ordering and
- * composing are linear in the run: utf8proc orders marks by exchanging neighbours, which a long run
- * of marks would make quadratic, so the ordering is done here. */
+ * Most text is in NFC already, so only stretches that could change are decomposed: a run of
+ * characters that are not inert, with the character before. Decomposing, ordering and composing are
+ * linear in the run: utf8proc orders marks by exchanging neighbours, which is quadratic for a long
+ * run of marks, so marks are ordered here. */
 #include "data/tokenizer/bpe/bpe.h"
 
 #include <stdlib.h>
@@ -97,8 +97,8 @@ static enum sotto_status normalize_run(struct run *run, const char *text, size_t
     return SOTTO_OK;
 }
 
-/* Bytes from `text` up to the first character that is not inert; `*last` is where the one before it
- * starts. */
+/* Returns the bytes up to the first character that is not inert; `*last`: start of the character
+ * before. */
 static size_t inert_prefix(const struct bpe_unicode *unicode, const char *text, size_t size,
                            size_t *last)
 {
@@ -125,7 +125,7 @@ enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, s
     if (*same)
         return SOTTO_OK;
     out->count = 0;
-    size_t from = 0; /* what is not in `out` yet */
+    size_t from = 0; /* start of the text that is not in `out` yet */
     while (i < size) {
         TRY_DONE(bpe_buffer_add(out, text + from, last - from));
         int length;

@@ -1,8 +1,8 @@
 /* Splitting by a pattern from the file, with PCRE2.
  *
- * The patterns are written for Oniguruma (Ruby's syntax). What differs is brought over here: \s and
- * the categories of letters, marks and numbers are those of Unicode 16, \s is without U+180E, and ^
- * and $ mean lines. What means something else in the two and is not brought over is refused. */
+ * Patterns are written for Oniguruma (Ruby's syntax). Differences are translated: \s and the
+ * categories of letters, marks and numbers are those of Unicode 16, \s is without U+180E, and ^ and
+ * $ match at lines. Syntax with another meaning and without a translation is refused. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizer/bpe/bpe.h"
 
@@ -26,7 +26,7 @@ static enum sotto_status put(struct bpe_buffer *out, const char *text)
     return bpe_buffer_add(out, text, strlen(text));
 }
 
-/* Length of \p{L}, \p{Lu}, ... at the start of `p`, 0 if there is none. */
+/* Returns the length of \p{L}, \p{Lu}, ... at the start of `p`, 0 if there is none. */
 static size_t category_at(const char *p, size_t n)
 {
     if (n < 5 || memcmp(p, "\\p{", 3) != 0 || !memchr("LMN", p[3], 3))
@@ -36,7 +36,8 @@ static size_t category_at(const char *p, size_t n)
     return n >= 6 && p[4] >= 'a' && p[4] <= 'z' && p[5] == '}' ? 6 : 0;
 }
 
-/* The category `p` and what PCRE2's tables may lack of it, as members of a class. */
+/* Writes the category `p`, and the characters that PCRE2's tables may lack, as members of a class.
+ */
 static enum sotto_status put_category(struct bpe_buffer *out, const char *p, size_t size)
 {
     TRY(bpe_buffer_add(out, p, size));
@@ -51,7 +52,7 @@ static enum sotto_status put_category(struct bpe_buffer *out, const char *p, siz
     return SOTTO_OK;
 }
 
-/* One escape, at p[0] == '\\'; `*used` bytes of it are done. */
+/* Translates one escape, at p[0] == '\\', of `*used` bytes. */
 static enum sotto_status put_escape(struct bpe_buffer *out, const char *p, size_t n, bool in_class,
                                     size_t *used)
 {
@@ -68,8 +69,7 @@ static enum sotto_status put_escape(struct bpe_buffer *out, const char *p, size_
         TRY(put(out, spaces));
         return put(out, "]");
     }
-    if (c != '\0' &&
-        strchr("hHRXKCGQ", c)) /* other meanings, or none that a pattern from Ruby has */
+    if (c != '\0' && strchr("hHRXKCGQ", c)) /* other meanings, or none, in a pattern from Ruby */
         return fail(SOTTO_EFORMAT, "\\%c in a split pattern is not supported", c);
     return bpe_buffer_add(out, p, *used);
 }
@@ -128,7 +128,7 @@ enum sotto_status bpe_regex_compile(void **code, const char *pattern, size_t siz
                   (const char *)why);
         goto done;
     }
-    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* without it matching is slower, not different */
+    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* matching is slower without it, but the same */
 done:
     pcre2_compile_context_free(context);
     free(text.data);
@@ -179,7 +179,7 @@ static int match(struct bpe_matcher *matcher, const pcre2_code *code, const char
                             matcher->context);
     if (found != PCRE2_ERROR_JIT_STACKLIMIT || matcher->stack)
         return found;
-    matcher->stack = pcre2_jit_stack_create(1 << 16, 1 << 23, NULL); /* few texts need it */
+    matcher->stack = pcre2_jit_stack_create(1 << 16, 1 << 23, NULL); /* few texts need a stack */
     pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
     return pcre2_match(code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, matcher->data,
                        matcher->context);

@@ -1,10 +1,10 @@
 /* Splitting text into words: GPT-2's pattern by hand, digits, a leading space; other patterns are
  * in regex.c.
  *
- * GPT-2's pattern tells characters apart by class only, and every character is in exactly one of
- * four classes, so the alternatives become: a contraction; else a space and the run of one class
- * behind it; else a run of one class; else white space without its last character where something
- * follows that it may belong to. */
+ * GPT-2's pattern distinguishes characters by class only, and every character is in exactly one of
+ * four classes, so the alternatives become: a contraction; else a space and the following run of
+ * one class; else a run of one class; else white space, without its last character if a word
+ * follows. */
 #include "data/tokenizer/bpe/bpe.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static inline unsigned class_at(const struct bpe_unicode *unicode, const uint8_t
     return bpe_look_up(unicode, bpe_utf8_code(p, length)) & BPE_CLASS_MASK;
 }
 
-/* Bytes of the run of `class` at `p`. */
+/* Returns the bytes of the run of `class` at `p`. */
 static size_t run_of(const struct bpe_unicode *unicode, const uint8_t *p, size_t n, unsigned class)
 {
     size_t i = 0;
@@ -64,7 +64,7 @@ size_t bpe_gpt2_next(const struct bpe_unicode *unicode, const char *text, size_t
     return white_space(unicode, p, size);
 }
 
-/* Each number alone, or runs of them, and what lies between. */
+/* Splits into numbers (with `each` one by one) and the text between them. */
 static enum sotto_status split_digits(struct bpe_work *work, int stage, const char *text,
                                       size_t size)
 {
@@ -86,7 +86,7 @@ static enum sotto_status split_digits(struct bpe_work *work, int stage, const ch
     return bpe_split_run(work, stage + 1, text + from, size - from);
 }
 
-/* Matches of the pattern, and what lies between. */
+/* Splits into matches of the pattern and the text between them. */
 static enum sotto_status split_regex(struct bpe_work *work, int stage, const char *text,
                                      size_t size)
 {
@@ -103,7 +103,7 @@ static enum sotto_status split_regex(struct bpe_work *work, int stage, const cha
             TRY(bpe_split_run(work, stage + 1, text + start, end - start));
         done = from = end;
         if (start ==
-            end) { /* an empty match splits, and the search goes on behind the next character */
+            end) { /* an empty match splits; the search continues after the next character */
             int length = 1;
             if (end < size)
                 bpe_utf8_code((const uint8_t *)text + end, &length);

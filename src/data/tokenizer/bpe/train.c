@@ -1,11 +1,12 @@
 /* Learning merges: the pair of neighbouring tokens that occurs most often in the words becomes a
  * token, again and again (Sennrich et al. 2016, algorithm 1). Of equally frequent pairs the one
- * with the smaller ids is taken, as `tokenizers` does.
+ * with the smaller ids is taken, as in `tokenizers`.
  *
- * The distinct words lie one behind another in one array of linked symbols. A pair knows its count
- * and the places where it was seen, so that a merge costs its occurrences and not the text. Places
- * and heap entries go stale instead of being removed: a place is checked when its pair is merged,
- * and an entry whose count has fallen is put back with the count it has now. */
+ * The distinct words are concatenated in one array of linked symbols. A pair has its count and the
+ * places where it was seen, so that the cost of a merge is in proportion to its occurrences, not to
+ * the text. Stale places and heap entries are not removed: a place is checked when its pair is
+ * merged, and an entry with a larger count than its pair returns to the heap with the present
+ * count. */
 #include "data/tokenizer/bpe/bpe.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ struct pair {
     int64_t count;
     uint32_t *place; /* of the left symbol; may be stale */
     uint32_t n_place, room;
-    bool raised; /* its count rose in this merge: it needs a new entry in the heap */
+    bool raised; /* the count rose in this merge: needs a new heap entry */
 };
 
 struct candidate {
@@ -106,7 +107,7 @@ static enum sotto_status find_pair(struct trainer *t, uint32_t left, uint32_t ri
     return SOTTO_OK;
 }
 
-/* The pair (left, right) occurs `count` times more, at `place`. */
+/* Adds the count of the word at `place` to the pair (left, right), seen there. */
 static enum sotto_status raise_pair(struct trainer *t, uint32_t left, uint32_t right,
                                     uint32_t place)
 {
@@ -231,7 +232,7 @@ static enum sotto_status merge_place(struct trainer *t, uint32_t place, uint32_t
     return SOTTO_OK;
 }
 
-/* From left to right, so that of "aaa" the first two merge. */
+/* Merges from left to right: in "aaa" the first two merge. */
 static enum sotto_status merge_everywhere(struct trainer *t, struct candidate best, uint32_t result)
 {
     uint32_t *place = t->pair[best.pair].place, n = t->pair[best.pair].n_place;
@@ -253,7 +254,7 @@ static enum sotto_status merge_everywhere(struct trainer *t, struct candidate be
     return st;
 }
 
-/* The token that `best` becomes: a new one, unless another merge made the same text before. */
+/* Makes the token of `best`, unless another merge has made the same text before. */
 static enum sotto_status make_token(struct bpe_model *model, struct candidate best)
 {
     struct bpe_buffer text = {0};
@@ -276,7 +277,7 @@ static enum sotto_status learn(struct trainer *t, struct bpe_model *model, uint3
     while (model->size < size && t->n_heap > 0) {
         struct candidate best = pop(t);
         int64_t now = t->pair[best.pair].count;
-        if (best.count != now) { /* below: it has fallen; above: a higher entry was taken before */
+        if (best.count != now) { /* fallen; or a higher entry was taken before */
             if (now < best.count)
                 TRY(push(t, best.pair));
             continue;

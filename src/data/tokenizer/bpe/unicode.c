@@ -1,4 +1,4 @@
-/* Code points: what class they are in, and the letters that stand for bytes in vocabulary files. */
+/* Code points: their classes, and the letters for bytes in vocabulary files. */
 #include "data/tokenizer/bpe/bpe.h"
 
 #include <string.h>
@@ -6,14 +6,14 @@
 
 #include "data/tokenizer/bpe/recent.h"
 
-static bool is_space(uint32_t c) /* White_Space: PCRE2's \s has U+180E besides */
+static bool is_space(uint32_t c) /* White_Space: without U+180E, which PCRE2's \s has */
 {
     return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
            c == 0x205f || c == 0x3000;
 }
 
-/* The category as two letters, "Lu". */
+/* Returns the category as two letters, "Lu". */
 static const char *category_of(uint32_t c, utf8proc_category_t category)
 {
     if (category == UTF8PROC_CATEGORY_CN)
@@ -31,8 +31,8 @@ static enum bpe_class class_of(uint32_t c, utf8proc_category_t category)
     return first == 'L' ? BPE_LETTER : first == 'N' ? BPE_NUMBER : BPE_OTHER;
 }
 
-/* Marks and composites that are newer than Unicode 9: `tokenizers` normalizes by tables of that
- * version, so to NFC they are plain characters. */
+/* Marks and composites newer than Unicode 9: `tokenizers` normalizes by tables of Unicode 9, so NFC
+ * takes these characters as plain. */
 static const uint32_t late[][2] = {
     {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},
     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},
@@ -59,8 +59,8 @@ bool bpe_is_late(uint32_t c)
     return low < sizeof late / sizeof *late && c >= late[low][0];
 }
 
-/* Starters that join with what stands before them though they are no marks: Hangul vowels, finals.
- */
+/* True for starters that join with the character before although they are no marks: Hangul vowels,
+ * finals. */
 static bool joins(uint32_t c)
 {
     return (c >= 0x1161 && c <= 0x1175) || (c >= 0x11a8 && c <= 0x11c2);

@@ -56,7 +56,7 @@ static enum sotto_status count_word(struct bpe_words *words, const char *text, s
     return SOTTO_OK;
 }
 
-/* The same stretches of valid and of other bytes as in encoding. */
+/* Counts words in the same stretches of valid and of other bytes as encoding. */
 static enum sotto_status count_piece(struct bpe_words *words, const struct bpe_unicode *unicode,
                                      const char *text, size_t size)
 {

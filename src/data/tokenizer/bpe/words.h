@@ -1,4 +1,4 @@
-/* The distinct words of a text and how often each occurs. */
+/* The distinct words of a text and their counts. */
 #ifndef SOTTO_DATA_TOKENIZER_BPE_WORDS_H
 #define SOTTO_DATA_TOKENIZER_BPE_WORDS_H
 
@@ -16,8 +16,8 @@ struct bpe_words {
     uint32_t mask;
 };
 
-/* Counts the words that GPT-2's pattern makes of `text`; what equals `end` parts it and is left
- * out. */
+/* Counts the words that GPT-2's pattern makes of `text`; occurrences of `end` separate texts and
+ * are not counted. */
 enum sotto_status bpe_words_count(struct bpe_words *words, const struct bpe_unicode *unicode,
                                   const char *text, size_t size, const char *end);
 void bpe_words_free(struct bpe_words *words);
