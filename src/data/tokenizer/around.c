@@ -75,7 +75,8 @@ int tokenizer_begin(const struct tokenizer *tokenizer)
     return tokenizer->before.count ? tokenizer->before.ids[0] : -1;
 }
 
-static enum sotto_status put(struct token_list *out, const struct tokenizer_around *around)
+static enum sotto_status add_tokens_around(struct token_list *out,
+                                           const struct tokenizer_around *around)
 {
     for (int i = 0; i < around->count; i++)
         TRY(token_list_add(out, around->ids[i]));
@@ -85,7 +86,7 @@ static enum sotto_status put(struct token_list *out, const struct tokenizer_arou
 enum sotto_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text,
                                           size_t size, struct token_list *out)
 {
-    TRY(put(out, &tokenizer->before));
+    TRY(add_tokens_around(out, &tokenizer->before));
     return tokenizer_encode(tokenizer, text, size, out);
 }
 
@@ -93,7 +94,7 @@ enum sotto_status tokenizer_encode_special(const struct tokenizer *tokenizer, co
                                            size_t size, struct token_list *out)
 {
     TRY(tokenizer_encode_prompt(tokenizer, text, size, out));
-    return put(out, &tokenizer->after);
+    return add_tokens_around(out, &tokenizer->after);
 }
 
 enum sotto_status tokenizer_encode_document(const struct tokenizer *tokenizer, const char *text,

@@ -30,7 +30,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
     free(tokenizer);
 }
 
-static void find_end(struct tokenizer *tokenizer)
+static void find_text_end(struct tokenizer *tokenizer)
 {
     const struct bpe_added_list *added = &tokenizer->added;
     uint32_t special = BPE_NONE, n_special = 0;
@@ -61,7 +61,7 @@ enum sotto_status tokenizer_finish(struct tokenizer *tokenizer)
     for (uint32_t i = 0; i < added->count; i++)
         TRY(bpe_model_set_bytes(model, added->item[i].id, added->pool.data + added->item[i].content,
                                 added->item[i].content_size));
-    find_end(tokenizer);
+    find_text_end(tokenizer);
     return SOTTO_OK;
 }
 

@@ -76,7 +76,7 @@ static enum sotto_status read_merges(struct bpe_model *model, json_t *merges)
 }
 
 /* Refuses a member of the model unless absent, null, false, 0 or "". */
-static enum sotto_status refuse(const json_t *model, const char *key)
+static enum sotto_status refuse_member(const json_t *model, const char *key)
 {
     const json_t *value = json_object_get(model, key);
     if (!value || json_is_null(value) || json_is_false(value) ||
@@ -99,9 +99,9 @@ static enum sotto_status read_model(struct tokenizer *tokenizer, const json_t *j
     if (type && strcmp(json_string_value(type), "BPE") != 0)
         return fail(SOTTO_EFORMAT, "a model of type \"%s\" is not supported, only BPE",
                     bpe_show(shown, json_string_value(type), json_string_length(type)));
-    TRY(refuse(json, "dropout"));
-    TRY(refuse(json, "continuing_subword_prefix"));
-    TRY(refuse(json, "end_of_word_suffix"));
+    TRY(refuse_member(json, "dropout"));
+    TRY(refuse_member(json, "continuing_subword_prefix"));
+    TRY(refuse_member(json, "end_of_word_suffix"));
     TRY(json_get_object(json, "vocab", &vocab));
     TRY(json_get_array(json, "merges", &merges));
     model->ignore_merges = json_get_bool_or(json, "ignore_merges", false);
@@ -140,7 +140,7 @@ static enum sotto_status check_added(const struct tokenizer *tokenizer, const ch
 }
 
 /* Order by id, so that check_distinct finds equal ids next to each other. */
-static int by_id(const void *a, const void *b)
+static int compare_added_ids(const void *a, const void *b)
 {
     uint32_t x = ((const struct bpe_added *)a)->id, y = ((const struct bpe_added *)b)->id;
     return (x > y) - (x < y);
@@ -155,7 +155,7 @@ static enum sotto_status check_distinct(const struct bpe_added_list *list)
         return fail(SOTTO_ENOMEM, "no memory for %u added tokens", list->count);
     if (list->count)
         memcpy(sorted, list->item, list->count * sizeof *sorted);
-    qsort(sorted, list->count, sizeof *sorted, by_id);
+    qsort(sorted, list->count, sizeof *sorted, compare_added_ids);
     for (uint32_t i = 1; i < list->count && st == SOTTO_OK; i++)
         if (sorted[i].id == sorted[i - 1].id)
             st = fail(
@@ -231,7 +231,7 @@ static enum sotto_status read_root(struct tokenizer *tokenizer, json_t *root)
     return SOTTO_OK;
 }
 
-static enum sotto_status from_root(struct tokenizer **out, json_t *root, const char *name)
+static enum sotto_status tokenizer_from_root(struct tokenizer **out, json_t *root, const char *name)
 {
     enum sotto_status st = tokenizer_make(out);
     if (st == SOTTO_OK)
@@ -250,7 +250,7 @@ enum sotto_status tokenizer_parse(struct tokenizer **out, const char *json, size
     json_t *root;
     *out = NULL;
     TRY(json_parse(&root, json, size, name));
-    return from_root(out, root, name);
+    return tokenizer_from_root(out, root, name);
 }
 
 enum sotto_status tokenizer_shell_gpt2(struct tokenizer *tokenizer)
@@ -312,7 +312,7 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
 }
 
 /* Takes the end-of-text token from tokenizer_config.json, if no special token has a known name. */
-static void find_end_beside(struct tokenizer *tokenizer, const json_t *config)
+static void find_end_in_config(struct tokenizer *tokenizer, const json_t *config)
 {
     const json_t *end = json_object_get(config, "eos_token");
     if (json_is_object(end))
@@ -325,7 +325,7 @@ static void find_end_beside(struct tokenizer *tokenizer, const json_t *config)
 
 /* Reads the end tokens in the other files of the folder. Other members of tokenizer_config.json,
  * and a file that is not JSON, are ignored. */
-static enum sotto_status read_beside(struct tokenizer *tokenizer, const char *folder)
+static enum sotto_status read_other_files(struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_ROOM], *text;
     size_t size;
@@ -336,24 +336,24 @@ static enum sotto_status read_beside(struct tokenizer *tokenizer, const char *fo
         config = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL); /* lengths of 10^30 */
         free(text);
     }
-    find_end_beside(tokenizer, config);
+    find_end_in_config(tokenizer, config);
     const enum sotto_status st = tokenizer_read_turn(tokenizer, folder, config);
     json_decref(config);
     return st;
 }
 
-static enum sotto_status read_file(struct tokenizer **out, const char *path)
+static enum sotto_status read_tokenizer_file(struct tokenizer **out, const char *path)
 {
     json_t *root;
     TRY(json_open(&root, path, FILE_LIMIT));
-    TRY(from_root(out, root, path));
+    TRY(tokenizer_from_root(out, root, path));
     const char *slash = strrchr(path, '/');
     char folder[FILE_PATH_ROOM] = ".";
     if (strcmp(slash ? slash + 1 : path, "tokenizer.json") != 0)
         return SOTTO_OK;
     if (slash)
         snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    enum sotto_status st = read_beside(*out, folder);
+    enum sotto_status st = read_other_files(*out, folder);
     if (st != SOTTO_OK) {
         tokenizer_close(*out);
         *out = NULL;
@@ -387,12 +387,12 @@ enum sotto_status tokenizer_open(struct tokenizer **out, const char *path)
         TRY(tokenizer_make(out));
         enum sotto_status st = read_pair(*out, vocab_path, merges_path);
         if (st == SOTTO_OK)
-            st = read_beside(*out, path);
+            st = read_other_files(*out, path);
         if (st != SOTTO_OK) {
             tokenizer_close(*out);
             *out = NULL;
         }
         return st;
     }
-    return read_file(out, path);
+    return read_tokenizer_file(out, path);
 }

@@ -8,21 +8,21 @@
 
 #define MAX_DEPTH 8 /* sequences in sequences */
 
-struct kind {
+struct json_kind_reader {
     const char *type;
     enum sotto_status (*read)(struct tokenizer *tokenizer,
                               const json_t *json); /* NULL: nothing to do */
 };
 
-struct part {
+struct json_part {
     const char *key;      /* of the part */
     const char *sequence; /* key of a sequence's members */
-    const struct kind *kinds;
+    const struct json_kind_reader *kinds;
     int n_kind;
 };
 
-static enum sotto_status read_part(struct tokenizer *tokenizer, const struct part *part,
-                                   const json_t *json, int depth)
+static enum sotto_status read_json_part(struct tokenizer *tokenizer, const struct json_part *part,
+                                        const json_t *json, int depth)
 {
     char shown[48];
     const char *type;
@@ -39,7 +39,7 @@ static enum sotto_status read_part(struct tokenizer *tokenizer, const struct par
         st = json_get_array(json, part->sequence, &list);
         if (st != SOTTO_OK)
             return fail_in(st, "%s: ", part->key);
-        json_array_foreach(list, index, item) TRY(read_part(tokenizer, part, item, depth + 1));
+        json_array_foreach(list, index, item) TRY(read_json_part(tokenizer, part, item, depth + 1));
         return SOTTO_OK;
     }
     for (int i = 0; i < part->n_kind; i++)
@@ -130,20 +130,20 @@ static enum sotto_status read_split(struct tokenizer *tokenizer, const json_t *j
 
 enum sotto_status tokenizer_read_stages(struct tokenizer *tokenizer, const json_t *root)
 {
-    static const struct kind normalizers[] = {{"NFC", read_nfc}};
-    static const struct kind pre_tokenizers[] = {
+    static const struct json_kind_reader normalizers[] = {{"NFC", read_nfc}};
+    static const struct json_kind_reader pre_tokenizers[] = {
         {"ByteLevel", read_byte_level}, {"Digits", read_digits}, {"Split", read_split}};
-    static const struct kind post_processors[] = {{"ByteLevel", NULL},
-                                                  {"TemplateProcessing", tokenizer_read_template}};
-    static const struct kind decoders[] = {{"ByteLevel", NULL}, {"Fuse", NULL}};
-    static const struct part parts[] = {
+    static const struct json_kind_reader post_processors[] = {
+        {"ByteLevel", NULL}, {"TemplateProcessing", tokenizer_read_template}};
+    static const struct json_kind_reader decoders[] = {{"ByteLevel", NULL}, {"Fuse", NULL}};
+    static const struct json_part parts[] = {
         {"normalizer", "normalizers", KINDS(normalizers)},
         {"pre_tokenizer", "pretokenizers", KINDS(pre_tokenizers)},
         {"post_processor", "processors", KINDS(post_processors)},
         {"decoder", "decoders", KINDS(decoders)},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        TRY(read_part(tokenizer, &parts[i], json_object_get(root, parts[i].key), 0));
+        TRY(read_json_part(tokenizer, &parts[i], json_object_get(root, parts[i].key), 0));
     if (!tokenizer->split.bytes)
         return fail(SOTTO_EFORMAT, "pre_tokenizer must have a ByteLevel: others are not supported");
     return SOTTO_OK;

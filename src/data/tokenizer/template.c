@@ -95,7 +95,7 @@ static const char *find_close(const char *p, const char *end, const char *close)
 /* Conditions */
 
 /* True if the condition has `name` as a string; `*other`: after "!=". */
-static bool compares(struct span c, const char *name, bool *other)
+static bool compares_with(struct span c, const char *name, bool *other)
 {
     const size_t n = strlen(name);
     for (size_t i = 1; i + n < c.size; i++) {
@@ -129,10 +129,10 @@ static enum admits condition_admits(struct span c)
     bool other;
     if (span_has(c, "tool_call") && !has_any(c, none))
         return ADMITS_CALLS;
-    if (compares(c, "assistant", &other))
+    if (compares_with(c, "assistant", &other))
         return other ? ADMITS_NEVER : ADMITS_ASSISTANT;
     for (int i = 0; others[i]; i++)
-        if (compares(c, others[i], &other) && !has_any(c, turned))
+        if (compares_with(c, others[i], &other) && !has_any(c, turned))
             return ADMITS_NEVER;
     return ADMITS_MAYBE;
 }

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "data/tokenizer/tokenizer_impl.h"
 
-static enum sotto_status no_memory(void)
+static enum sotto_status writing_no_memory(void)
 {
     return fail(SOTTO_ENOMEM, "no memory to write a tokenizer");
 }
@@ -19,13 +19,13 @@ static enum sotto_status put_vocab(const struct bpe_model *model, json_t *vocab)
             continue;
         char *key = malloc(token->text_size + 1u); /* jansson wants a terminator */
         if (!key)
-            return no_memory();
+            return writing_no_memory();
         memcpy(key, bpe_token_text(model, id), token->text_size);
         key[token->text_size] = '\0';
         int rc = json_object_set_new(vocab, key, json_integer(id));
         free(key);
         if (rc != 0)
-            return no_memory();
+            return writing_no_memory();
     }
     return SOTTO_OK;
 }
@@ -53,7 +53,7 @@ static enum sotto_status put_merges(const struct bpe_model *model, json_t *merge
                                 bpe_token_text(model, m.right));
         }
         if (json_array_append_new(merges, item) != 0)
-            return no_memory();
+            return writing_no_memory();
     }
     return SOTTO_OK;
 }
@@ -67,7 +67,7 @@ static enum sotto_status put_added(const struct bpe_added_list *added, json_t *l
                                  "single_word", t->single_word, "lstrip", t->lstrip, "rstrip",
                                  t->rstrip, "normalized", t->normalized, "special", t->special);
         if (json_array_append_new(list, item) != 0)
-            return no_memory();
+            return writing_no_memory();
     }
     return SOTTO_OK;
 }

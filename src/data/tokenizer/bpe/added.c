@@ -37,7 +37,7 @@ enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added to
 
 /* Order of contents. Among equal contents the one to keep is first: special tokens, then earlier
  * ones. */
-static int by_content(const void *a, const void *b, void *arg)
+static int compare_contents(const void *a, const void *b, void *arg)
 {
     const struct bpe_content *x = a, *y = b;
     const struct bpe_added_list *list = arg;
@@ -52,11 +52,11 @@ static int by_content(const void *a, const void *b, void *arg)
     return (x->token > y->token) - (x->token < y->token);
 }
 
-static void sort(struct bpe_contents *c, struct bpe_added_list *list)
+static void sort_contents(struct bpe_contents *c, struct bpe_added_list *list)
 {
     uint32_t kept = 0;
     if (c->count)
-        qsort_r(c->item, c->count, sizeof *c->item, by_content, list);
+        qsort_r(c->item, c->count, sizeof *c->item, compare_contents, list);
     for (uint32_t i = 0; i < c->count; i++) {
         const struct bpe_content *last = &c->item[kept - (kept > 0)];
         if (kept && last->size == c->item[i].size &&
@@ -106,8 +106,8 @@ enum sotto_status bpe_added_finish(struct bpe_added_list *list, const struct bpe
         TRY_DONE(put_content(token->normalized ? &list->normal : &list->raw, list, i,
                              same ? NULL : &normal));
     }
-    sort(&list->raw, list);
-    sort(&list->normal, list);
+    sort_contents(&list->raw, list);
+    sort_contents(&list->normal, list);
 done:
     free(normal.data);
     return st;
@@ -124,8 +124,8 @@ void bpe_added_free(struct bpe_added_list *list)
 
 /* Narrows [*from, *to), contents that agree in the first `depth` bytes and are longer, to contents
  * with `byte` next. */
-static void narrow(const struct bpe_added_list *list, const struct bpe_content *item,
-                   uint32_t depth, uint8_t byte, uint32_t *from, uint32_t *to)
+static void narrow_contents(const struct bpe_added_list *list, const struct bpe_content *item,
+                            uint32_t depth, uint8_t byte, uint32_t *from, uint32_t *to)
 {
     const uint8_t *pool = (const uint8_t *)list->pool.data;
     uint32_t edge[2];
@@ -145,8 +145,8 @@ static void narrow(const struct bpe_added_list *list, const struct bpe_content *
 }
 
 /* Returns the token with the longest content at the start of `text`, BPE_NONE if there is none. */
-static uint32_t longest(const struct bpe_added_list *list, const struct bpe_contents *c,
-                        const uint8_t *text, size_t size, size_t *length)
+static uint32_t longest_content(const struct bpe_added_list *list, const struct bpe_contents *c,
+                                const uint8_t *text, size_t size, size_t *length)
 {
     uint32_t found = BPE_NONE, from = c->first[text[0]], to = c->first[text[0] + 1];
     for (uint32_t depth = 1; from < to; depth++) {
@@ -156,21 +156,21 @@ static uint32_t longest(const struct bpe_added_list *list, const struct bpe_cont
         }
         if (depth == size)
             break;
-        narrow(list, c->item, depth, text[depth], &from, &to);
+        narrow_contents(list, c->item, depth, text[depth], &from, &to);
     }
     return found;
 }
 
 /* Finds the longest token at the first place from `from` on that has a token; false if there is
  * none. */
-static bool find(const struct bpe_added_list *list, const struct bpe_contents *contents,
-                 const char *text, size_t size, size_t from, size_t *start, size_t *end,
-                 uint32_t *token)
+static bool find_added(const struct bpe_added_list *list, const struct bpe_contents *contents,
+                       const char *text, size_t size, size_t from, size_t *start, size_t *end,
+                       uint32_t *token)
 {
     const uint8_t *p = (const uint8_t *)text;
     size_t length = 0;
     for (size_t i = from; i < size && contents->count; i++) {
-        *token = longest(list, contents, p + i, size - i, &length);
+        *token = longest_content(list, contents, p + i, size - i, &length);
         if (*token == BPE_NONE)
             continue;
         *start = i;
@@ -214,7 +214,7 @@ enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_conten
     uint32_t index, code;
     int length;
     const struct bpe_added_list *list = work->added;
-    while (find(list, contents, text, size, next, &start, &end, &index)) {
+    while (find_added(list, contents, text, size, next, &start, &end, &index)) {
         const struct bpe_added *token = &list->item[index];
         next = end;
         if (token->single_word &&

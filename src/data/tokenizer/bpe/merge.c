@@ -14,8 +14,8 @@ struct bpe_symbol {
     uint32_t left, right;
 };
 
-static size_t to_symbols(const struct bpe_model *model, const uint8_t *word, size_t size,
-                         uint32_t *id)
+static size_t word_to_symbols(const struct bpe_model *model, const uint8_t *word, size_t size,
+                              uint32_t *id)
 {
     size_t n = 0;
     bool fuse = false;
@@ -30,7 +30,7 @@ static size_t to_symbols(const struct bpe_model *model, const uint8_t *word, siz
     return n;
 }
 
-static uint32_t rank_of(const struct bpe_model *model, uint32_t left, uint32_t right)
+static uint32_t pair_rank(const struct bpe_model *model, uint32_t left, uint32_t right)
 {
     const struct bpe_pair_slot *slot = bpe_model_pair(model, left, right);
     return slot ? slot->rank : BPE_NONE;
@@ -41,7 +41,7 @@ static size_t merge_short(const struct bpe_model *model, uint32_t *id, size_t n)
 {
     uint32_t rank[SHORT_WORD];
     for (size_t i = 0; i + 1 < n; i++)
-        rank[i] = rank_of(model, id[i], id[i + 1]);
+        rank[i] = pair_rank(model, id[i], id[i + 1]);
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++)
@@ -56,14 +56,14 @@ static size_t merge_short(const struct bpe_model *model, uint32_t *id, size_t n)
             rank[i - 1] = rank[i];
         }
         if (best > 0)
-            rank[best - 1] = rank_of(model, id[best - 1], id[best]);
+            rank[best - 1] = pair_rank(model, id[best - 1], id[best]);
         if (best + 1 < n)
-            rank[best] = rank_of(model, id[best], id[best + 1]);
+            rank[best] = pair_rank(model, id[best], id[best + 1]);
     }
     return n;
 }
 
-static void sift_down(uint64_t *heap, size_t n, size_t i)
+static void sift_pair_down(uint64_t *heap, size_t n, size_t i)
 {
     uint64_t key = heap[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
@@ -75,7 +75,7 @@ static void sift_down(uint64_t *heap, size_t n, size_t i)
     heap[i] = key;
 }
 
-static void sift_up(uint64_t *heap, size_t i, uint64_t key)
+static void sift_pair_up(uint64_t *heap, size_t i, uint64_t key)
 {
     for (; i > 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2)
         heap[i] = heap[(i - 1) / 2];
@@ -83,13 +83,13 @@ static void sift_up(uint64_t *heap, size_t i, uint64_t key)
 }
 
 /* Adds the pair at `at` to the heap, if the pair has a merge. */
-static size_t push(const struct bpe_model *model, const struct bpe_symbol *s, uint32_t at,
-                   uint64_t *heap, size_t n)
+static size_t push_pair(const struct bpe_model *model, const struct bpe_symbol *s, uint32_t at,
+                        uint64_t *heap, size_t n)
 {
     uint32_t rank =
-        s[at].right == BPE_NONE ? BPE_NONE : rank_of(model, s[at].id, s[s[at].right].id);
+        s[at].right == BPE_NONE ? BPE_NONE : pair_rank(model, s[at].id, s[s[at].right].id);
     if (rank != BPE_NONE)
-        sift_up(heap, n++, (uint64_t)rank << 32 | at);
+        sift_pair_up(heap, n++, (uint64_t)rank << 32 | at);
     return n;
 }
 
@@ -105,14 +105,14 @@ static size_t merge_long(const struct bpe_model *model, struct bpe_symbol *s, si
         s[i].right = i + 1 < n ? (uint32_t)i + 1 : BPE_NONE;
     }
     for (size_t i = 0; i + 1 < n; i++)
-        pending = push(model, s, (uint32_t)i, heap, pending);
+        pending = push_pair(model, s, (uint32_t)i, heap, pending);
     while (pending > 0) {
         uint32_t rank = (uint32_t)(heap[0] >> 32), at = (uint32_t)heap[0];
         heap[0] = heap[--pending];
         if (pending)
-            sift_down(heap, pending, 0);
+            sift_pair_down(heap, pending, 0);
         uint32_t right = s[at].id == BPE_NONE ? BPE_NONE : s[at].right;
-        if (right == BPE_NONE || rank_of(model, s[at].id, s[right].id) != rank)
+        if (right == BPE_NONE || pair_rank(model, s[at].id, s[right].id) != rank)
             continue;
         s[at].id = model->merge[rank].result;
         s[at].right = s[right].right;
@@ -120,8 +120,8 @@ static size_t merge_long(const struct bpe_model *model, struct bpe_symbol *s, si
         if (s[at].right != BPE_NONE)
             s[s[at].right].left = at;
         if (s[at].left != BPE_NONE)
-            pending = push(model, s, s[at].left, heap, pending);
-        pending = push(model, s, at, heap, pending);
+            pending = push_pair(model, s, s[at].left, heap, pending);
+        pending = push_pair(model, s, at, heap, pending);
         left--;
     }
     return left;
@@ -150,14 +150,14 @@ enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *
                     BPE_MAX_WORD);
     if (size <= SHORT_WORD) {
         uint32_t id[SHORT_WORD];
-        size_t n = merge_short(model, id, to_symbols(model, (const uint8_t *)word, size, id));
+        size_t n = merge_short(model, id, word_to_symbols(model, (const uint8_t *)word, size, id));
         for (size_t i = 0; i < n; i++)
             out[i] = (int32_t)id[i];
         *count = n;
         return SOTTO_OK;
     }
     TRY(reserve_symbols(work, size));
-    size_t n = to_symbols(model, (const uint8_t *)word, size, (uint32_t *)work->heap);
+    size_t n = word_to_symbols(model, (const uint8_t *)word, size, (uint32_t *)work->heap);
     for (size_t i = 0; i < n; i++)
         work->symbol[i].id = ((uint32_t *)work->heap)[i];
     *count = n ? merge_long(model, work->symbol, n, work->heap) : 0;

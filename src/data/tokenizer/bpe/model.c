@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Makes ids below `size` exist. */
-static enum sotto_status grow(struct bpe_model *model, uint32_t size)
+static enum sotto_status grow_model(struct bpe_model *model, uint32_t size)
 {
     if (size > model->room) {
         uint32_t room =
@@ -22,8 +22,8 @@ static enum sotto_status grow(struct bpe_model *model, uint32_t size)
     return SOTTO_OK;
 }
 
-static enum sotto_status pool_add(struct bpe_model *model, const char *text, size_t size,
-                                  uint32_t *at)
+static enum sotto_status add_to_pool(struct bpe_model *model, const char *text, size_t size,
+                                     uint32_t *at)
 {
     if (size >= BPE_NONE - model->pool.count)
         return fail(SOTTO_EFORMAT, "the texts of the vocabulary take more than 4 GB");
@@ -70,13 +70,13 @@ enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_
     if (other != BPE_NONE)
         return fail(SOTTO_EFORMAT, "token \"%s\" has two ids: %u and %" PRId64,
                     bpe_show(a, text, size), other, id);
-    TRY(grow(model, (uint32_t)id + 1));
+    TRY(grow_model(model, (uint32_t)id + 1));
     struct bpe_token *token = &model->token[id];
     if (token->text != BPE_NONE)
         return fail(SOTTO_EFORMAT, "tokens \"%s\" and \"%s\" have the same id %" PRId64,
                     bpe_show(a, bpe_token_text(model, (uint32_t)id), token->text_size),
                     bpe_show(b, text, size), id);
-    TRY(pool_add(model, text, size, &token->text));
+    TRY(add_to_pool(model, text, size, &token->text));
     token->text_size = (uint32_t)size;
     token->bytes = token->text;
     token->bytes_size = token->text_size;
@@ -182,9 +182,9 @@ enum sotto_status bpe_model_finish(struct bpe_model *model)
 enum sotto_status bpe_model_set_bytes(struct bpe_model *model, uint32_t id, const char *bytes,
                                       size_t size)
 {
-    TRY(grow(model, id + 1));
+    TRY(grow_model(model, id + 1));
     model->token[id].bytes_size = (uint32_t)size;
-    return pool_add(model, bytes, size, &model->token[id].bytes);
+    return add_to_pool(model, bytes, size, &model->token[id].bytes);
 }
 
 void bpe_model_free(struct bpe_model *model)

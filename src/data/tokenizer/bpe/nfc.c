@@ -12,12 +12,12 @@
 
 #define NFC_OPTIONS (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
 
-struct run { /* decomposed code points */
+struct nfc_run { /* decomposed code points */
     utf8proc_int32_t *code, *copy;
     size_t count, room;
 };
 
-static enum sotto_status run_reserve(struct run *run, size_t more)
+static enum sotto_status run_reserve(struct nfc_run *run, size_t more)
 {
     if (run->count + more <= run->room)
         return SOTTO_OK;
@@ -64,7 +64,7 @@ static void order_marks(utf8proc_int32_t *code, size_t n, utf8proc_int32_t *copy
     memcpy(code, copy, n * sizeof *code);
 }
 
-static enum sotto_status normalize_run(struct run *run, const char *text, size_t size,
+static enum sotto_status normalize_run(struct nfc_run *run, const char *text, size_t size,
                                        struct bpe_buffer *out)
 {
     run->count = 0;
@@ -119,7 +119,7 @@ enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, s
                           struct bpe_buffer *out, bool *same)
 {
     enum sotto_status st = SOTTO_OK;
-    struct run run = {0};
+    struct nfc_run run = {0};
     size_t last, i = inert_prefix(unicode, text, size, &last);
     *same = i == size;
     if (*same)

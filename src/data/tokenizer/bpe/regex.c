@@ -21,7 +21,7 @@ static const char spaces[] =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"
     "\\x{202f}\\x{205f}\\x{3000}";
 
-static enum sotto_status put(struct bpe_buffer *out, const char *text)
+static enum sotto_status append_text(struct bpe_buffer *out, const char *text)
 {
     return bpe_buffer_add(out, text, strlen(text));
 }
@@ -47,7 +47,7 @@ static enum sotto_status put_category(struct bpe_buffer *out, const char *p, siz
             continue;
         snprintf(range, sizeof range, "\\x{%" PRIx32 "}-\\x{%" PRIx32 "}", bpe_recent[i].from,
                  bpe_recent[i].to);
-        TRY(put(out, range));
+        TRY(append_text(out, range));
     }
     return SOTTO_OK;
 }
@@ -60,21 +60,21 @@ static enum sotto_status put_escape(struct bpe_buffer *out, const char *p, size_
     char c = n >= 2 ? p[1] : '\0';
     *used = category ? category : n >= 2 ? 2 : 1;
     if (category || c == 's') {
-        TRY(put(out, in_class ? "" : "["));
-        TRY(category ? put_category(out, p, category) : put(out, spaces));
-        return put(out, in_class ? "" : "]");
+        TRY(append_text(out, in_class ? "" : "["));
+        TRY(category ? put_category(out, p, category) : append_text(out, spaces));
+        return append_text(out, in_class ? "" : "]");
     }
     if (c == 'S' && !in_class) {
-        TRY(put(out, "[^"));
-        TRY(put(out, spaces));
-        return put(out, "]");
+        TRY(append_text(out, "[^"));
+        TRY(append_text(out, spaces));
+        return append_text(out, "]");
     }
     if (c != '\0' && strchr("hHRXKCGQ", c)) /* other meanings, or none, in a pattern from Ruby */
         return fail(SOTTO_EFORMAT, "\\%c in a split pattern is not supported", c);
     return bpe_buffer_add(out, p, *used);
 }
 
-static enum sotto_status translate(const char *p, size_t n, struct bpe_buffer *out)
+static enum sotto_status translate_pattern(const char *p, size_t n, struct bpe_buffer *out)
 {
     int depth = 0; /* of [ */
     for (size_t i = 0; i < n;) {
@@ -115,7 +115,8 @@ enum sotto_status bpe_regex_compile(void **code, const char *pattern, size_t siz
     }
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(context, 100);
-    TRY_DONE(literal ? bpe_buffer_add(&text, pattern, size) : translate(pattern, size, &text));
+    TRY_DONE(literal ? bpe_buffer_add(&text, pattern, size)
+                     : translate_pattern(pattern, size, &text));
     uint32_t options =
         literal ? PCRE2_UTF | PCRE2_LITERAL : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE;
     int error;
@@ -172,8 +173,8 @@ static enum sotto_status matcher_make(struct bpe_matcher **out)
     return SOTTO_OK;
 }
 
-static int match(struct bpe_matcher *matcher, const pcre2_code *code, const char *text, size_t size,
-                 size_t from)
+static int match_pattern(struct bpe_matcher *matcher, const pcre2_code *code, const char *text,
+                         size_t size, size_t from)
 {
     int found = pcre2_match(code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, matcher->data,
                             matcher->context);
@@ -190,7 +191,7 @@ enum sotto_status bpe_regex_find(struct bpe_matcher **matcher, const void *code,
 {
     if (!*matcher)
         TRY(matcher_make(matcher));
-    int result = match(*matcher, code, text, size, from);
+    int result = match_pattern(*matcher, code, text, size, from);
     *found = result != PCRE2_ERROR_NOMATCH;
     if (!*found)
         return SOTTO_OK;

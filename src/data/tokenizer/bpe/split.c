@@ -18,7 +18,8 @@ static inline unsigned class_at(const struct bpe_unicode *unicode, const uint8_t
 }
 
 /* Returns the bytes of the run of `class` at `p`. */
-static size_t run_of(const struct bpe_unicode *unicode, const uint8_t *p, size_t n, unsigned class)
+static size_t run_length(const struct bpe_unicode *unicode, const uint8_t *p, size_t n,
+                         unsigned class)
 {
     size_t i = 0;
     int length;
@@ -27,7 +28,7 @@ static size_t run_of(const struct bpe_unicode *unicode, const uint8_t *p, size_t
     return i;
 }
 
-static size_t contraction(const uint8_t *p, size_t n)
+static size_t contraction_length(const uint8_t *p, size_t n)
 {
     if (n >= 2 && (p[1] == 's' || p[1] == 't' || p[1] == 'm' || p[1] == 'd'))
         return 2;
@@ -37,7 +38,7 @@ static size_t contraction(const uint8_t *p, size_t n)
     return 0;
 }
 
-static size_t white_space(const struct bpe_unicode *unicode, const uint8_t *p, size_t n)
+static size_t white_space_length(const struct bpe_unicode *unicode, const uint8_t *p, size_t n)
 {
     size_t i = 0, last = 0;
     int length;
@@ -53,15 +54,15 @@ size_t bpe_gpt2_next(const struct bpe_unicode *unicode, const char *text, size_t
     const uint8_t *p = (const uint8_t *)text;
     int length;
     if (p[0] == '\'') {
-        size_t n = contraction(p, size); /* 's|'t|'re|'ve|'m|'ll|'d */
+        size_t n = contraction_length(p, size); /* 's|'t|'re|'ve|'m|'ll|'d */
         if (n)
             return n;
     }
     size_t space = p[0] == ' ' && size > 1;
     unsigned class = class_at(unicode, p + space, &length);
     if (class != BPE_SPACE) /*  ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+ */
-        return space + run_of(unicode, p + space, size - space, class);
-    return white_space(unicode, p, size);
+        return space + run_length(unicode, p + space, size - space, class);
+    return white_space_length(unicode, p, size);
 }
 
 /* Splits into numbers (with `each` one by one) and the text between them. */

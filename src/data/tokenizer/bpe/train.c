@@ -14,7 +14,7 @@
 
 #include "data/tokenizer/bpe/words.h"
 
-struct pair {
+struct pair_count {
     uint32_t left, right;
     int64_t count;
     uint32_t *place; /* of the left symbol; may be stale */
@@ -22,29 +22,29 @@ struct pair {
     bool raised; /* the count rose in this merge: needs a new heap entry */
 };
 
-struct candidate {
+struct merge_candidate {
     int64_t count;
     uint32_t left, right, pair;
 };
 
-struct trainer {
+struct merge_trainer {
     uint32_t *id, *left,
         *right;     /* (n_symbol) token and neighbours of each symbol, BPE_NONE at a word's ends */
     uint32_t *word; /* (n_symbol) */
     uint32_t n_symbol;
     const struct bpe_words *words;
 
-    struct pair *pair;
+    struct pair_count *pair;
     uint32_t n_pair, pair_room;
     uint32_t *slot; /* open addressing: index + 1 of the pair (left, right) */
     uint32_t mask;
     uint32_t *raised; /* (n_raised) pairs with `raised` set */
     uint32_t n_raised, raised_room;
-    struct candidate *heap;
+    struct merge_candidate *heap;
     size_t n_heap, heap_room;
 };
 
-static enum sotto_status no_memory(void)
+static enum sotto_status training_no_memory(void)
 {
     return fail(SOTTO_ENOMEM, "no memory to train a tokenizer");
 }
@@ -56,7 +56,7 @@ static enum sotto_status room_for_one(void **list, size_t count, size_t *room, s
         return SOTTO_OK;
     void *more = realloc(*list, (*room * 2 + 16) * size);
     if (!more)
-        return no_memory();
+        return training_no_memory();
     *list = more;
     *room = *room * 2 + 16;
     return SOTTO_OK;
@@ -71,12 +71,12 @@ static enum sotto_status room_for_one(void **list, size_t count, size_t *room, s
         (room) = (uint32_t)room_;                                                                  \
     } while (0)
 
-static enum sotto_status grow_table(struct trainer *t)
+static enum sotto_status grow_pair_table(struct merge_trainer *t)
 {
     uint32_t size = t->mask ? (t->mask + 1) * 2 : 1 << 16;
     uint32_t *slot = calloc(size, sizeof *slot);
     if (!slot)
-        return no_memory();
+        return training_no_memory();
     for (uint32_t k = 0; k < t->n_pair; k++) {
         uint32_t i = bpe_hash_pair(t->pair[k].left, t->pair[k].right);
         while (slot[i & (size - 1)])
@@ -89,11 +89,11 @@ static enum sotto_status grow_table(struct trainer *t)
     return SOTTO_OK;
 }
 
-static enum sotto_status find_pair(struct trainer *t, uint32_t left, uint32_t right,
-                                   uint32_t *index)
+static enum sotto_status find_pair_count(struct merge_trainer *t, uint32_t left, uint32_t right,
+                                         uint32_t *index)
 {
     if (t->n_pair >= t->mask / 2)
-        TRY(grow_table(t));
+        TRY(grow_pair_table(t));
     uint32_t i = bpe_hash_pair(left, right);
     for (; t->slot[i & t->mask]; i++) {
         *index = t->slot[i & t->mask] - 1;
@@ -102,18 +102,18 @@ static enum sotto_status find_pair(struct trainer *t, uint32_t left, uint32_t ri
     }
     ROOM_FOR_ONE(t->pair, t->n_pair, t->pair_room);
     *index = t->n_pair;
-    t->pair[t->n_pair++] = (struct pair){.left = left, .right = right};
+    t->pair[t->n_pair++] = (struct pair_count){.left = left, .right = right};
     t->slot[i & t->mask] = t->n_pair;
     return SOTTO_OK;
 }
 
 /* Adds the count of the word at `place` to the pair (left, right), seen there. */
-static enum sotto_status raise_pair(struct trainer *t, uint32_t left, uint32_t right,
+static enum sotto_status raise_pair(struct merge_trainer *t, uint32_t left, uint32_t right,
                                     uint32_t place)
 {
     uint32_t index;
-    TRY(find_pair(t, left, right, &index));
-    struct pair *pair = &t->pair[index];
+    TRY(find_pair_count(t, left, right, &index));
+    struct pair_count *pair = &t->pair[index];
     pair->count += t->words->word[t->word[place]].count;
     ROOM_FOR_ONE(pair->place, pair->n_place, pair->room);
     pair->place[pair->n_place++] = place;
@@ -125,31 +125,31 @@ static enum sotto_status raise_pair(struct trainer *t, uint32_t left, uint32_t r
     return SOTTO_OK;
 }
 
-static enum sotto_status lower_pair(struct trainer *t, uint32_t left, uint32_t right,
+static enum sotto_status lower_pair(struct merge_trainer *t, uint32_t left, uint32_t right,
                                     uint32_t place)
 {
     uint32_t index;
-    TRY(find_pair(t, left, right, &index));
+    TRY(find_pair_count(t, left, right, &index));
     t->pair[index].count -= t->words->word[t->word[place]].count;
     return SOTTO_OK;
 }
 
-static bool comes_before(struct candidate a, struct candidate b)
+static bool comes_before(struct merge_candidate a, struct merge_candidate b)
 {
     if (a.count != b.count)
         return a.count > b.count;
     return a.left != b.left ? a.left < b.left : a.right < b.right;
 }
 
-static enum sotto_status push(struct trainer *t, uint32_t index)
+static enum sotto_status push_candidate(struct merge_trainer *t, uint32_t index)
 {
-    const struct pair *pair = &t->pair[index];
+    const struct pair_count *pair = &t->pair[index];
     if (pair->count <= 0)
         return SOTTO_OK;
     void *list = t->heap;
     TRY(room_for_one(&list, t->n_heap, &t->heap_room, sizeof *t->heap));
     t->heap = list;
-    struct candidate entry = {pair->count, pair->left, pair->right, index};
+    struct merge_candidate entry = {pair->count, pair->left, pair->right, index};
     size_t i = t->n_heap++;
     for (; i > 0 && comes_before(entry, t->heap[(i - 1) / 2]); i = (i - 1) / 2)
         t->heap[i] = t->heap[(i - 1) / 2];
@@ -157,19 +157,19 @@ static enum sotto_status push(struct trainer *t, uint32_t index)
     return SOTTO_OK;
 }
 
-static enum sotto_status push_raised(struct trainer *t)
+static enum sotto_status push_raised(struct merge_trainer *t)
 {
     for (uint32_t i = 0; i < t->n_raised; i++) {
         t->pair[t->raised[i]].raised = false;
-        TRY(push(t, t->raised[i]));
+        TRY(push_candidate(t, t->raised[i]));
     }
     t->n_raised = 0;
     return SOTTO_OK;
 }
 
-static struct candidate pop(struct trainer *t)
+static struct merge_candidate pop_candidate(struct merge_trainer *t)
 {
-    struct candidate top = t->heap[0], entry = t->heap[--t->n_heap];
+    struct merge_candidate top = t->heap[0], entry = t->heap[--t->n_heap];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < t->n_heap; i = child) {
         child += child + 1 < t->n_heap && comes_before(t->heap[child + 1], t->heap[child]);
@@ -181,7 +181,7 @@ static struct candidate pop(struct trainer *t)
     return top;
 }
 
-static enum sotto_status lay_out_words(struct trainer *t, const struct bpe_model *model)
+static enum sotto_status lay_out_words(struct merge_trainer *t, const struct bpe_model *model)
 {
     size_t n = t->words->pool.count;
     if (n > BPE_MAX_WORD)
@@ -193,7 +193,7 @@ static enum sotto_status lay_out_words(struct trainer *t, const struct bpe_model
     t->right = malloc((n + 1) * sizeof *t->right);
     t->word = malloc((n + 1) * sizeof *t->word);
     if (!t->id || !t->left || !t->right || !t->word)
-        return no_memory();
+        return training_no_memory();
     for (uint32_t w = 0; w < t->words->n; w++) {
         uint32_t from = (uint32_t)t->words->word[w].at, to = from + t->words->word[w].size;
         for (uint32_t i = from; i < to; i++) {
@@ -208,13 +208,13 @@ static enum sotto_status lay_out_words(struct trainer *t, const struct bpe_model
     return push_raised(t);
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_symbol_places(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
-static enum sotto_status merge_place(struct trainer *t, uint32_t place, uint32_t result)
+static enum sotto_status merge_place(struct merge_trainer *t, uint32_t place, uint32_t result)
 {
     uint32_t *id = t->id, next = t->right[place], left = t->left[place], right = t->right[next];
     if (left != BPE_NONE) {
@@ -233,14 +233,15 @@ static enum sotto_status merge_place(struct trainer *t, uint32_t place, uint32_t
 }
 
 /* Merges from left to right: in "aaa" the first two merge. */
-static enum sotto_status merge_everywhere(struct trainer *t, struct candidate best, uint32_t result)
+static enum sotto_status merge_everywhere(struct merge_trainer *t, struct merge_candidate best,
+                                          uint32_t result)
 {
     uint32_t *place = t->pair[best.pair].place, n = t->pair[best.pair].n_place;
     t->pair[best.pair].place = NULL;
     t->pair[best.pair].n_place = t->pair[best.pair].room = 0;
     for (uint32_t i = 1; i < n; i++)
         if (place[i] < place[i - 1]) { /* only where two merges made the same token */
-            qsort(place, n, sizeof *place, ascending);
+            qsort(place, n, sizeof *place, compare_symbol_places);
             break;
         }
     enum sotto_status st = SOTTO_OK;
@@ -255,7 +256,7 @@ static enum sotto_status merge_everywhere(struct trainer *t, struct candidate be
 }
 
 /* Makes the token of `best`, unless another merge has made the same text before. */
-static enum sotto_status make_token(struct bpe_model *model, struct candidate best)
+static enum sotto_status make_token(struct bpe_model *model, struct merge_candidate best)
 {
     struct bpe_buffer text = {0};
     enum sotto_status st;
@@ -271,15 +272,15 @@ done:
     return st;
 }
 
-static enum sotto_status learn(struct trainer *t, struct bpe_model *model, uint32_t size,
-                               int64_t least)
+static enum sotto_status learn_merges(struct merge_trainer *t, struct bpe_model *model,
+                                      uint32_t size, int64_t least)
 {
     while (model->size < size && t->n_heap > 0) {
-        struct candidate best = pop(t);
+        struct merge_candidate best = pop_candidate(t);
         int64_t now = t->pair[best.pair].count;
         if (best.count != now) { /* fallen; or a higher entry was taken before */
             if (now < best.count)
-                TRY(push(t, best.pair));
+                TRY(push_candidate(t, best.pair));
             continue;
         }
         if (best.count < least)
@@ -291,7 +292,7 @@ static enum sotto_status learn(struct trainer *t, struct bpe_model *model, uint3
     return SOTTO_OK;
 }
 
-static void trainer_free(struct trainer *t)
+static void merge_trainer_free(struct merge_trainer *t)
 {
     for (uint32_t i = 0; i < t->n_pair; i++)
         free(t->pair[i].place);
@@ -308,10 +309,10 @@ static void trainer_free(struct trainer *t)
 enum sotto_status bpe_learn(struct bpe_model *model, const struct bpe_words *words, uint32_t size,
                             int64_t least)
 {
-    struct trainer trainer = {.words = words};
+    struct merge_trainer trainer = {.words = words};
     enum sotto_status st = lay_out_words(&trainer, model);
     if (st == SOTTO_OK)
-        st = learn(&trainer, model, size, least);
-    trainer_free(&trainer);
+        st = learn_merges(&trainer, model, size, least);
+    merge_trainer_free(&trainer);
     return st;
 }

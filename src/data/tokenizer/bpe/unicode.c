@@ -6,7 +6,7 @@
 
 #include "data/tokenizer/bpe/recent.h"
 
-static bool is_space(uint32_t c) /* White_Space: without U+180E, which PCRE2's \s has */
+static bool is_white_space(uint32_t c) /* White_Space: without U+180E, which PCRE2's \s has */
 {
     return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
@@ -23,9 +23,9 @@ static const char *category_of(uint32_t c, utf8proc_category_t category)
     return utf8proc_category_string((utf8proc_int32_t)c);
 }
 
-static enum bpe_class class_of(uint32_t c, utf8proc_category_t category)
+static enum bpe_class character_class(uint32_t c, utf8proc_category_t category)
 {
-    if (is_space(c))
+    if (is_white_space(c))
         return BPE_SPACE;
     char first = category_of(c, category)[0];
     return first == 'L' ? BPE_LETTER : first == 'N' ? BPE_NUMBER : BPE_OTHER;
@@ -61,7 +61,7 @@ bool bpe_is_late(uint32_t c)
 
 /* True for starters that join with the character before although they are no marks: Hangul vowels,
  * finals. */
-static bool joins(uint32_t c)
+static bool joins_before(uint32_t c)
 {
     return (c >= 0x1161 && c <= 0x1175) || (c >= 0x11a8 && c <= 0x11c2);
 }
@@ -72,9 +72,9 @@ uint8_t bpe_properties(uint32_t c)
     utf8proc_category_t category = p->category;
     bool mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
     bool plain = category != UTF8PROC_CATEGORY_CN && !mark && p->combining_class == 0 &&
-                 p->decomp_seqindex == UINT16_MAX && !joins(c);
+                 p->decomp_seqindex == UINT16_MAX && !joins_before(c);
     bool inert = c < 0x300 || plain || bpe_is_late(c);
-    return (uint8_t)(class_of(c, category) | (inert ? BPE_INERT : 0));
+    return (uint8_t)(character_class(c, category) | (inert ? BPE_INERT : 0));
 }
 
 void bpe_unicode_init(struct bpe_unicode *unicode)
@@ -94,7 +94,7 @@ bool bpe_is_word(uint32_t c) /* Alphabetic, marks, decimal digits, connectors, j
            (c >= 0x1f170 && c <= 0x1f189);
 }
 
-static bool follows(const uint8_t *p, size_t n, size_t i)
+static bool is_continuation(const uint8_t *p, size_t n, size_t i)
 {
     return i < n && (p[i] & 0xc0) == 0x80;
 }
@@ -103,15 +103,15 @@ int bpe_utf8_length(const uint8_t *p, size_t n)
 {
     if (p[0] < 0x80)
         return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || !follows(p, n, 1))
+    if (p[0] < 0xc2 || p[0] > 0xf4 || !is_continuation(p, n, 1))
         return 0;
     if (p[0] < 0xe0)
         return 2;
-    if (!follows(p, n, 2))
+    if (!is_continuation(p, n, 2))
         return 0;
     if (p[0] < 0xf0) /* no overlong forms, no surrogates */
         return (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ? 0 : 3;
-    if (!follows(p, n, 3))
+    if (!is_continuation(p, n, 3))
         return 0;
     return (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f) ? 0 : 4;
 }
@@ -136,14 +136,14 @@ size_t bpe_utf8_prefix(const uint8_t *p, size_t n)
     return i;
 }
 
-static bool prints(unsigned byte)
+static bool is_printable(unsigned byte)
 {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
 }
 
 uint32_t bpe_letter(uint8_t byte)
 {
-    if (prints(byte))
+    if (is_printable(byte))
         return byte;
     if (byte <= ' ')
         return 256u + byte;
@@ -167,7 +167,7 @@ bool bpe_letters_to_bytes(const char *text, size_t size, char *out, size_t *n_ou
         int length;
         uint32_t c = bpe_utf8_code((const uint8_t *)text + i, &length);
         i += (size_t)length;
-        if (c < 256 && prints(c))
+        if (c < 256 && is_printable(c))
             out[n++] = (char)c;
         else if (c >= 256 && c <= 256 + ' ')
             out[n++] = (char)(c - 256);

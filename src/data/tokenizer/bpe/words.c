@@ -3,17 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum sotto_status no_memory(uint32_t n)
+static enum sotto_status words_no_memory(uint32_t n)
 {
     return fail(SOTTO_ENOMEM, "no memory for %u distinct words", n);
 }
 
-static enum sotto_status grow_table(struct bpe_words *words)
+static enum sotto_status grow_word_table(struct bpe_words *words)
 {
     uint32_t size = words->mask ? (words->mask + 1) * 2 : 1 << 14;
     uint32_t *slot = calloc(size, sizeof *slot);
     if (!slot)
-        return no_memory(words->n);
+        return words_no_memory(words->n);
     for (uint32_t k = 0; k < words->n; k++) {
         uint32_t i = words->word[k].hash;
         while (slot[i & (size - 1)])
@@ -32,7 +32,7 @@ static enum sotto_status count_word(struct bpe_words *words, const char *text, s
         return fail(SOTTO_EINVAL, "a word of %zu bytes is more than the %u allowed", size,
                     BPE_MAX_WORD);
     if (words->n >= words->mask / 2)
-        TRY(grow_table(words));
+        TRY(grow_word_table(words));
     uint32_t hash = bpe_hash(text, size), i = hash;
     for (; words->slot[i & words->mask]; i++) {
         struct bpe_word_count *word = &words->word[words->slot[i & words->mask] - 1];
@@ -46,7 +46,7 @@ static enum sotto_status count_word(struct bpe_words *words, const char *text, s
         uint32_t room = words->room * 2 + 1024;
         struct bpe_word_count *word = realloc(words->word, room * sizeof *word);
         if (!word)
-            return no_memory(room);
+            return words_no_memory(room);
         words->word = word;
         words->room = room;
     }
