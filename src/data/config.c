@@ -57,7 +57,7 @@ static const struct option options[] = {
     OPTION_TEXT(struct data_config, std, "", "the same for what they are divided by"),
 };
 
-/* Keys that have no meaning for samples of another content. */
+/* Keys with a meaning for samples of one content only. */
 static const char *const only_for[][8] = {
     [SAMPLE_TOKENS] = {"tokenizer", "vocab", "text_key", "cache", "stories", "stories_seed"},
     [SAMPLE_FLOATS] = {"image_size", "resize", "crop", "flip", "mean", "std"},

@@ -1,4 +1,4 @@
-/* What the section [data] of a configuration says. */
+/* The section [data] of a configuration. */
 #ifndef SOTTO_DATA_CONFIG_H
 #define SOTTO_DATA_CONFIG_H
 
@@ -32,15 +32,15 @@ struct data_config {              /* [data] */
                                 a source */
     char valid[OPTION_LONG_ROOM]; /* empty: the last `holdout` of every training source */
     double holdout;
-    int format;                  /* enum data_format   */
+    int format;                  /* enum data_format */
     int sharding;                /* enum data_sharding */
-    char tokenizer[OPTION_ROOM]; /* file or folder; empty: trained on the data         */
-    int vocab;                   /* of a tokenizer trained on the data; 0: 4096        */
-    char text_key[OPTION_ROOM];  /* JSONL: the member that holds the text              */
+    char tokenizer[OPTION_ROOM]; /* file or folder; empty: trained on the data */
+    int vocab;                   /* of a tokenizer trained on the data; 0: 4096 */
+    char text_key[OPTION_ROOM];  /* JSONL: member with the text */
     char cache[OPTION_ROOM];     /* folder for token files made from text; empty: none */
-    int64_t stories;             /* synthetic stories: how many a source               */
+    int64_t stories;             /* synthetic stories: documents of a source */
     int64_t stories_seed;
-    int image_size; /* rows and columns; 0: the model's, or as they are */
+    int image_size; /* rows and columns; 0: the model's, or of the data */
     int resize;     /* enum data_resize */
     int crop;       /* pixels of padding of random crops; 0: none */
     bool flip;
@@ -54,11 +54,11 @@ void data_defaults(struct data_config *config);
 /* Refuses keys that the user set and that have no meaning for samples of this kind. */
 enum sotto_status data_refuse(const struct data_config *config, const struct sample_kind *kind);
 
-/* Whether holdout is another than the default, which may have nothing to hold out from. */
+/* True if the user has set another holdout than the default. */
 bool data_says_holdout(const struct data_config *config);
 
-/* The next word of a list with commas, without the blanks around it; `*list` moves on. "": the end.
- */
+/* Reads the next word of a list with commas, without blanks around it, and advances `*list`; "" at
+ * the end. */
 enum sotto_status data_word(const char **list, char word[FILE_PATH_ROOM]);
 
 #endif

@@ -1,10 +1,10 @@
-/* The loader: a pure function (seed, index, rank) -> micro-batch. No hidden state, so a resumed
- * run, another worker, or a simulated one gets the same batch by asking for the same number. What
- * fills batches of other samples than tokens has loader_ops of its own.
+/* The loader: a pure function (seed, index, rank) -> micro-batch. There is no hidden state, so a
+ * resumed run, another worker, or a simulated worker gets the same batch for the same number.
+ * Loaders of images have loader_ops of their own.
  *
- * Of tokens: all sources of a split, one behind the other, are one stream (of tokens, or of
- * examples for instruction data). With `sharding = source` every worker has a stream of its own:
- * data/share.h. Of images: data/image/images.h. */
+ * Tokens: all sources of a split, in order, are one stream (of tokens, or of examples for
+ * instruction data). With `sharding = source` every worker has its own stream: data/share.h.
+ * Images: data/image/images.h. */
 #ifndef SOTTO_DATA_LOADER_H
 #define SOTTO_DATA_LOADER_H
 
@@ -14,17 +14,17 @@
 
 struct loader_place {
     uint64_t seed;
-    int64_t index;  /* the worker's how-manieth micro-batch        */
-    int rank, size; /* of the worker among those that read         */
+    int64_t index;  /* number of the worker's micro-batch */
+    int rank, size; /* of the worker among the readers */
 };
 
-/* Read-only once open: shared by all workers of a process. Members embed it first. */
+/* Read-only once open: shared by all workers of a process. Members embed this struct first. */
 struct loader {
     const struct loader_ops *ops;
-    struct sample sample; /* of its batches; all 0: tokens                          */
-    int sources;          /* of the split                                           */
-    bool instructs;       /* instruction data, not running text                     */
-    int64_t vocab;        /* largest token that may occur, plus 1; 0: no tokens     */
+    struct sample sample; /* of its batches; all 0: tokens */
+    int sources;          /* of the split */
+    bool instructs;       /* instruction data, not running text */
+    int64_t vocab;        /* upper limit of the tokens; 0: no tokens */
 };
 
 struct loader_ops {
@@ -39,21 +39,21 @@ struct loader_ops {
     void (*close)(struct loader *loader);
 };
 
-/* Opens (and where needed tokenizes) the sources of one split. The tokenizer may be NULL for token
- * files and is then not needed; it must outlive the loader. */
+/* Opens (and if needed tokenizes) the sources of one split. The tokenizer may be NULL for token
+ * files; it must outlive the loader. */
 enum sotto_status loader_open(struct loader **out, const struct data_config *config,
                               enum data_split split, const struct tokenizer *tokenizer);
-/* What `train`, opened as DATA_TRAIN with a holdout and without data.valid, holds out: the same as
- * opening it as DATA_VALID, but nothing is read, tokenized or kept a second time. `train` must
- * outlive it. */
+/* Opens the held-out part of `train`, which was opened as DATA_TRAIN with a holdout and without
+ * data.valid: the same as opening DATA_VALID, but without reading, tokenizing or storing anything
+ * twice. `train` must outlive it. */
 enum sotto_status loader_open_rest(struct loader **out, const struct loader *train);
 static inline void loader_close(struct loader *loader)
 {
     loader->ops->close(loader);
 }
 
-/* The tokenizer that `config` asks for: read, or trained on its training data (at most 64 MB of
- * it). NULL with SOTTO_OK when the data are token files and none is named. */
+/* Makes the tokenizer of `config`: read, or trained on at most 64 MB of its training data. NULL
+ * with SOTTO_OK for token files without a named tokenizer. */
 enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_config *config);
 
 /* Tokens in all, or images. */
@@ -62,34 +62,35 @@ static inline int64_t loader_tokens(const struct loader *loader)
     return loader->ops->amount(loader);
 }
 
-/* Whether each of `size` workers has at least one sequence of `t` positions; loader_fill fails with
- * the same message. */
+/* Checks that each of `size` workers has at least one sequence of `t` positions; loader_fill fails
+ * with the same message. */
 static inline enum sotto_status loader_check(const struct loader *loader, int size, int t)
 {
     return loader->ops->check(loader, size, t);
 }
 
-/* Of instruction data: how many of the split's examples are longer than `t` positions, and what
- * they lose there. */
+/* For instruction data: the examples of the split that are longer than `t` positions, and the
+ * losses. */
 struct loader_cuts {
     int64_t examples, longer, response, prompt;
 };
 struct loader_cuts loader_cuts(const struct loader *loader, int t);
-/* Warns if any is, and of the length that would hold them; the model has `most` positions. */
+/* Warns if examples are longer than `t`, with the length that would hold them; the model has `most`
+ * positions. */
 void loader_warn_cuts(const struct loader *loader, int t, int most);
-/* Warns where responses of instruction data end with a token that was guessed. */
+/* Warns if the token at the end of responses in instruction data was guessed. */
 void loader_warn_turn(const struct loader *loader, const struct tokenizer *tokenizer);
 
-/* Tokens or examples that worker `rank` of `size` reads before it sees one twice. */
+/* Returns the tokens or examples that worker `rank` of `size` reads before the first repetition. */
 static inline double loader_share(const struct loader *loader, int rank, int size)
 {
     return loader->ops->share(loader, rank, size);
 }
 
 /* Fills `batch` with `rows` sequences of at most `t` positions (rows * t <= batch->room) and sets
- * its rows and t. Windows of a token stream are visited in a random order, each once before any is
- * seen twice, and over all ranks; they begin at multiples of `t` plus an offset that changes from
- * epoch to epoch. Sequences of instruction data are padded to the longest of the micro-batch,
+ * its rows and t. Windows of a token stream are visited in a random order, all of them, over all
+ * ranks, before the first repetition; they begin at multiples of `t` plus an offset that changes
+ * from epoch to epoch. Sequences of instruction data are padded to the longest of the micro-batch,
  * prompt and padding masked by negative targets. */
 static inline enum sotto_status loader_fill(const struct loader *loader, struct loader_place place,
                                             int rows, int t, struct batch *batch)
@@ -98,8 +99,8 @@ static inline enum sotto_status loader_fill(const struct loader *loader, struct 
 }
 
 /* Evaluation in order: micro-batches 0 .. loader_batches-1 cover every window (at multiples of `t`)
- * or example once; the last may have fewer rows. 0 when there is not one sequence of `t`:
- * loader_check says so in words. */
+ * or example once; the last may have fewer rows. Returns 0 without a sequence of `t`, for which
+ * loader_check has a message. */
 static inline int64_t loader_batches(const struct loader *loader, int rows, int t)
 {
     return loader->ops->batches(loader, rows, t);

@@ -1,13 +1,13 @@
-/* Which sources a worker reads, and with whom: what loaders of all kinds have in common. Sources
- * are dealt out evenly in order when there are at least as many as workers, else worker r reads
- * source r mod sources and shares it with the others that do. */
+/* The sources that a worker reads, alone or with other workers, for all loaders. With at least one
+ * source for each worker, sources are dealt out evenly in order; with fewer, worker r reads source
+ * r mod sources and shares it. */
 #ifndef SOTTO_DATA_SHARE_H
 #define SOTTO_DATA_SHARE_H
 
 #include "base/rng.h"
 #include "data/config.h"
 
-/* What one worker reads: sources [first, last), together with `members` - 1 others. */
+/* The reading of one worker: sources [first, last), shared with `members` - 1 other workers. */
 struct share {
     int first, last;
     int member, members;
@@ -24,7 +24,7 @@ static inline struct share share_of(enum data_sharding sharding, int sources, in
     return (struct share){mine, mine + 1, rank / sources, (size - 1 - mine) / sources + 1};
 }
 
-/* Streams of the generator: what is drawn, for the readers of which source, in which epoch. */
+/* Streams of the generator, by purpose, readers and epoch. */
 enum { DRAW_ORDER = 0xda71, DRAW_OFFSET = 0xda72, DRAW_CHANGE = 0xda73 };
 
 static inline uint64_t share_draw(int what, struct share s, int64_t epoch)
@@ -32,8 +32,8 @@ static inline uint64_t share_draw(int what, struct share s, int64_t epoch)
     return (uint64_t)what << 48 ^ (uint64_t)s.first << 32 ^ (uint64_t)epoch;
 }
 
-/* Which of `count` items the g-th visit of all members is to: each once before any is seen twice,
- * in an order of its own every time. */
+/* Returns the item, of `count`, of the g-th visit of all members: each item once before the first
+ * repetition, in a new order every time. */
 static inline int64_t share_visit(struct share s, uint64_t seed, int64_t g, int64_t count)
 {
     return (int64_t)rng_permute(seed, share_draw(DRAW_ORDER, s, g / count), (uint64_t)(g % count),

@@ -1,5 +1,4 @@
-/* A growing string of bytes. Start from {0}; a failed allocation is remembered and told once, by
- * text_status. */
+/* A growing string of bytes. Start from {0}; text_status reports a failed allocation. */
 #ifndef SOTTO_DATA_STRING_BUFFER_H
 #define SOTTO_DATA_STRING_BUFFER_H
 
@@ -9,7 +8,7 @@
 #include "base/status.h"
 
 struct text {
-    char *data; /* NUL behind the last byte; NULL while nothing was added */
+    char *data; /* NUL after the last byte; NULL while empty */
     size_t size, room;
     bool failed;
 };

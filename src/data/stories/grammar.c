@@ -18,8 +18,8 @@ struct expansion {
     int count;
 };
 
-/* Where letters go: the document, which begins sentences with capitals, or a slot, which does not.
- */
+/* Destination of letters: the document, which begins sentences with capitals, or a slot, which does
+ * not. */
 struct sink {
     struct text *text;
     size_t begin; /* of the document */
@@ -81,7 +81,7 @@ static const char *const *find_rule(const struct grammar *grammar, const char *n
     return NULL;
 }
 
-/* The bracket that closes the one just before `p`. */
+/* Returns the bracket that closes the bracket before `p`. */
 static const char *closing(const char *p, const char *end, char open, char close)
 {
     int depth = 1;
@@ -136,7 +136,7 @@ static bool same_first_field(const char *a, const char *b)
     return n == strcspn(b, "/") && strncmp(a, b, n) == 0;
 }
 
-/* "x!y!z=body" between angle brackets. */
+/* Executes "x!y!z=body" between angle brackets. */
 static void assign(struct expansion *e, const char *p, const char *end)
 {
     const struct slot *others[4];
@@ -171,7 +171,7 @@ static void assign(struct expansion *e, const char *p, const char *end)
     text_free(&text);
 }
 
-/* Emits the slot (or a field of it) named at `p`; returns what follows. */
+/* Emits the slot (or a field of it) named at `p`; returns the following position. */
 static const char *recall(struct expansion *e, const char *p, const char *end, struct sink *sink)
 {
     size_t length = name_length(p, end);

@@ -1,14 +1,14 @@
-/* A context-free grammar with a memory, the engine behind the synthetic corpora. In a production
+/* A context-free grammar with a memory, the engine of the synthetic corpora. In a production
  *
- *     #rule        one of the rule's productions, drawn anew
+ *     #rule        one of the rule's productions, drawn each time
  *     [a|b|]       one of the alternatives
- *     <x=...>      expands to nothing and keeps the expansion as slot x; <x!y=...> one that differs
- * from slot y $x  $x.2     the slot, or its third field: fields are separated by '/' and $x is the
- * first
- *     @            "a " or "an ", as what follows wants
- *     ^            the next letter is a capital; the first of a sentence or line is anyway
+ *     <x=...>      expands to nothing and stores the expansion as slot x
+ *     <x!y=...>    the same, but never the value of slot y
+ *     $x  $x.2     the slot, or its third field: fields are separated by '/', $x is the first
+ *     @            "a " or "an ", by the following letter
+ *     ^            the next letter is a capital; the first of a sentence or line always is
  *
- * so that whoever was named in one sentence is who the pronouns of the next ones mean. */
+ * Slots let the pronouns of a sentence mean the person named in an earlier sentence. */
 #ifndef SOTTO_DATA_STORIES_GRAMMAR_H
 #define SOTTO_DATA_STORIES_GRAMMAR_H
 
@@ -21,7 +21,7 @@ struct grammar_rule {
 };
 
 struct grammar {
-    const struct grammar_rule *rules; /* looked up before those of grammar_words */
+    const struct grammar_rule *rules; /* before the rules of grammar_words */
     int count;
 };
 
@@ -37,7 +37,7 @@ struct grammar {
         rules, (int)(sizeof(rules) / sizeof *(rules))                                              \
     }
 
-extern const struct grammar grammar_words; /* what all topics share: names, colours, numbers */
+extern const struct grammar grammar_words; /* rules of all topics: names, colours, numbers */
 extern const struct grammar grammar_tales, grammar_weather, grammar_recipes, grammar_talks,
     grammar_letters;
 

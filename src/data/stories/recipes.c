@@ -1,4 +1,4 @@
-/* Recipes. What the list of ingredients names is what the steps use, in that order. */
+/* Recipes. The steps use the ingredients of the list, in the same order. */
 #include "data/stories/grammar.h"
 
 static const struct grammar_rule

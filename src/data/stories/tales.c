@@ -1,6 +1,6 @@
 /* Children's stories. A tale draws its people, place and thing once (slots h, f, p, pl, th ...) and
- * every later sentence refers to them; what a plot promises early (a hiding place, a warning, a
- * count) it keeps at the end. */
+ * every later sentence refers to them; an early promise of a plot (a hiding place, a warning, a
+ * count) is kept at the end. */
 #include "data/stories/grammar.h"
 
 // clang-format off
@@ -54,7 +54,7 @@ static const struct grammar_rule rules[] = {
                  "$h learned that it is [good|important|best] to $lesson.",
                  "and $h never again forgot to $lesson.",
                  "so $h learned to $lesson, and they were all happy."),
-    /* The thing is lost and is where the hero last had it, which the tale has told. */
+    /* The thing is lost, and found where the tale has left it. */
     GRAMMAR_RULE("spot", "under the [bed|table|old bench]", "behind the [door|sofa|big tree]",
                  "in the [tall grass|kitchen|hay|wooden box]",
                  "on top of the [shelf|wall|cupboard]", "next to the [gate|well|stove]",
@@ -65,14 +65,14 @@ static const struct grammar_rule rules[] = {
         "After lunch, $h could not find the $c $th. ^$h.1 looked <s1!s=#spot>$s1. It was not there. ^$h.1 looked <s2!s!s1=#spot>$s2. It was not there [either|at all]. $h was #sad.\n\n"
         "#meetfriend #ask \"I lost my $c $th,\" said $h. \"Where did you [have it last|play before lunch]?\" asked $f. $h [thought|thought hard|closed $h.3 eyes] and [remembered|then remembered]. They ran to look $s. And there it was! The $th was $s.\n\n"
         "$h was #happy. #thanks #evening<lesson=[put things away|think before looking|take care of $h.3 things|stop and think]> #moral"),
-    /* Two want one thing. */
+    /* Two children want the same thing. */
     GRAMMAR_RULE(
         "share",
         "#opening #when, $h and $h.3 friend $f, @$f.4, were [playing|walking] $pl.1 the $pl. They [saw|found] @$c $th [near a tree|on the ground|beside a stone|under a bush].\n\n"
         "\"It is mine! I saw it first!\" [said|shouted|cried] $h. \"No, it is mine!\" [said|shouted|cried] $f. They both pulled the $th. They pulled and pulled until $h fell [down|into the mud|on $h.3 back]. [Now nobody was happy.|They were both angry.|$f began to cry.]\n\n"
         "^$h.3 $p heard the noise and came. \"[There is|We have] only one $th,\" $p.1 said, \"but you are two friends. What could you do?\" $h [looked|thought for a while and looked] at $f. \"I am sorry, $f,\" $h.1 said. \"You can have the $th first, and then it is my turn.\" $f smiled. \"Let us use it together,\" $f.1 said.\n\n"
         "So they took turns with the $c $th. [It was much more fun that way.|They played until the sun went down.|They had a wonderful day.]<lesson=[share|share with $h.3 friends|take turns|share and be kind]> #moral"),
-    /* A warning is not heeded; the truth mends it. */
+    /* A warning is ignored; the truth mends the damage. */
     GRAMMAR_RULE("breakable", "vase", "cup", "plate", "lamp", "mirror", "bowl", "teapot", "clock"),
     GRAMMAR_RULE(
         "broken",
@@ -109,7 +109,7 @@ static const struct grammar_rule rules[] = {
         "\"Do not [be afraid|worry], little $a,\" said $h. \"I will help you.\" ^$h.1 [pulled|pushed] and [pulled|pushed], but the $a was still stuck $t. Then $h had an idea. ^$h.1 used the $c $th to [reach|lift|free] the $a. [Slowly|Bit by bit|At last], the $a came out.\n\n"
         "\"Thank you, kind $h.4,\" said the $a. \"One day I will help you too.\" And it [went home|hurried away|disappeared into the grass].\n\n"
         "<n=#number>^$n days later, $h got lost $pl.1 the $pl. It was getting dark, and $h was [afraid|cold and afraid]. Then $h.1 heard a small voice. It was the $a! \"Follow me,\" said the $a, \"I know the way.\" The $a led $h all the way home. ^$h.3 $p was waiting at the door with #food. $h was #happy, and the little $a $a.2.<lesson=[be kind to everyone|help those who are small|help others]> #moral"),
-    /* A fear, and company that mends it. */
+    /* A fear, and company against it. */
     GRAMMAR_RULE("dread", "the dark/night came/the stars", "thunder/a storm came/the rain",
                  "deep water/everyone went swimming/the little waves",
                  "the big dog next door/the dog barked/its soft ears",
@@ -132,7 +132,7 @@ static const struct grammar_rule rules[] = {
                  "crown/leaves/flowers/a ribbon", "soup/carrots/onions/salt",
                  "birdhouse/wood/nails/a hammer", "card/paper/dried flowers/glue",
                  "pillow/cloth/soft feathers/a needle", "lantern/a jar/a candle/colored paper"),
-    /* Arithmetic that comes out. */
+    /* Arithmetic with correct sums. */
     GRAMMAR_RULE("goods", "shells", "marbles", "acorns", "cookies", "nuts", "buttons", "stones",
                  "feathers", "berries", "pine cones", "stickers", "coins"),
     GRAMMAR_RULE(

@@ -6,7 +6,7 @@ static const struct grammar_rule rules[] = {
     GRAMMAR_RULE("start", "#shop", "#way", "#phone", "#doctor", "#lesson", "#station"),
     GRAMMAR_RULE("greet", "Good [morning|afternoon|evening]", "Hello", "Good day"),
     GRAMMAR_RULE("bye", "Goodbye", "Have a nice day", "See you soon", "Take care"),
-    /* price of one/number bought/price of all */
+    /* price of one/number bought/total price */
     GRAMMAR_RULE("price", "one/two/two", "one/three/three", "one/five/five", "two/two/four",
                  "two/three/six", "two/four/eight", "two/five/ten", "three/two/six",
                  "three/three/nine", "three/four/twelve", "four/two/eight", "four/three/twelve",

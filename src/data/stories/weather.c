@@ -1,5 +1,5 @@
-/* Weather reports. The season fixes what may fall, how warm it gets and what to wear; a dry sky
- * needs no umbrella. */
+/* Weather reports. The season determines rain or snow, temperatures and clothes; a dry sky needs no
+ * umbrella. */
 #include "data/stories/grammar.h"
 
 static const struct grammar_rule rules[] = {
@@ -12,8 +12,7 @@ static const struct grammar_rule rules[] = {
     GRAMMAR_RULE("headline", "Weather for $r, $d\n", "Forecast for $d: $r\n"),
     GRAMMAR_RULE("report", "<s=#winter>#body", "<s=#spring>#body", "<s=#summer>#body",
                  "<s=#autumn>#body"),
-    /* s: season/sky of a wet day/advice/high/low, high and low in degrees and always that way round
-     */
+    /* s: season/sky of a wet day/advice/high/low, high and low in degrees, in this order */
     GRAMMAR_RULE(
         "winter",
         "winter/snow/wear a warm coat/[minus two|zero|one|two|three]/[minus nine|minus seven|minus five|minus four]",

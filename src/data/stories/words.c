@@ -1,4 +1,4 @@
-/* Words that all topics share. People are name/he/him/his/kind. */
+/* Words of all topics. People are name/he/him/his/kind. */
 #include "data/stories/grammar.h"
 
 static const struct grammar_rule rules[] = {

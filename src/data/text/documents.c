@@ -1,4 +1,4 @@
-/* The documents of a source, whatever they are stored as. */
+/* The documents of a source, in any storage format. */
 #define _GNU_SOURCE /* memmem */
 #include <assert.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "data/text/source.h"
 #include "data/tokenizer/bpe/bpe.h"
 
-/* The next line that is the separator and nothing else, from `p` on (a line's start), or NULL;
- * `*behind` is where the line after it begins. */
+/* Returns the next line that is exactly the separator, from `p` on (the start of a line), or NULL;
+ * `*after`: the beginning of the following line. */
 static const char *find_separator(const char *start, const char *p, const char *end,
-                                  const char **behind)
+                                  const char **after)
 {
     const size_t length = strlen(SOURCE_SEPARATOR);
     while ((p = memmem(p, (size_t)(end - p), SOURCE_SEPARATOR, length))) {
@@ -20,7 +20,7 @@ static const char *find_separator(const char *start, const char *p, const char *
         if (q < end && *q == '\r')
             q++;
         if ((p == start || p[-1] == '\n') && (q == end || *q == '\n')) {
-            *behind = q < end ? q + 1 : end;
+            *after = q < end ? q + 1 : end;
             return p;
         }
         p += length;
@@ -28,7 +28,7 @@ static const char *find_separator(const char *start, const char *p, const char *
     return NULL;
 }
 
-/* Editors of Windows begin files with a mark, which is no part of the text. */
+/* Skips the byte order mark of Windows' editors, which is no part of the text. */
 static void skip_mark(const char **text, size_t *size)
 {
     if (*size >= 3 && memcmp(*text, "\xef\xbb\xbf", 3) == 0) {
@@ -37,30 +37,30 @@ static void skip_mark(const char **text, size_t *size)
     }
 }
 
-/* Without separators the file is one document to the byte; between them, line ends around a
- * document go. */
+/* Visits the documents of a text file: the whole file, byte for byte, if there are no separators;
+ * else the texts between separators, without line ends around them. */
 static enum sotto_status visit_text(const char *text, size_t size, source_visitor *visit, void *arg)
 {
     skip_mark(&text, &size);
-    const char *end = text + size, *p = text, *behind = end;
-    if (!find_separator(text, text, end, &behind))
+    const char *end = text + size, *p = text, *after = end;
+    if (!find_separator(text, text, end, &after))
         return size ? visit(arg, text, size) : SOTTO_OK;
     while (p < end) {
-        const char *to = find_separator(text, p, end, &behind);
+        const char *to = find_separator(text, p, end, &after);
         if (!to)
-            to = behind = end;
+            to = after = end;
         while (p < to && (*p == '\n' || *p == '\r'))
             p++;
         while (p < to && (to[-1] == '\n' || to[-1] == '\r'))
             to--;
         if (p < to)
             TRY(visit(arg, p, (size_t)(to - p)));
-        p = behind;
+        p = after;
     }
     return SOTTO_OK;
 }
 
-/* Says which members a record has when it has not got the one that was asked for. */
+/* Adds to the message of a record without the configured member which members the record has. */
 static enum sotto_status no_text(const struct source_spec *spec, const json_t *record,
                                  enum sotto_status st)
 {

@@ -18,10 +18,10 @@ bool instruct_recognise(const json_t *record)
            json_object_get(record, "messages");
 }
 
-/* Shapes of others, and the jq program that makes one of ours of each. */
+/* Shapes of other programs, each with the jq program that converts a record. */
 static const struct dialect {
     const char *name, *has[3], *without;
-    json_type type; /* of the first member that it has */
+    json_type type; /* JSON type of has[0] */
     const char *program;
 } dialects[] = {
     {"ShareGPT's shape",
@@ -107,8 +107,8 @@ void instruct_free(struct instruct_example *example)
 
 enum part_kind { PROMPT, ANSWER, ANSWER_MASKED };
 
-/* Ends a part where the text ends now; neighbours that are both of the prompt are one part, so that
- * they are tokenized as one text. */
+/* Ends a part at the present end of the text. Neighbouring parts of the prompt become one part and
+ * are tokenized as one text. */
 static enum sotto_status end_part(struct instruct_example *e, enum part_kind part)
 {
     const size_t size = e->text.size - e->parted;
@@ -172,7 +172,7 @@ static enum sotto_status read_alpaca(struct instruct_example *e, const json_t *r
     return end_part(e, ANSWER);
 }
 
-/* "weight": 0 of a message of the assistant masks it. */
+/* Reads "weight" of a message of the assistant: 0 masks the message. */
 static enum sotto_status weigh_message(const json_t *message, enum part_kind *part)
 {
     const json_t *weight = json_object_get(message, "weight");
@@ -191,7 +191,7 @@ static enum sotto_status weigh_message(const json_t *message, enum part_kind *pa
     return SOTTO_OK;
 }
 
-/* Parts of pictures and the like have no text. */
+/* Adds a message's content; refuses a list of parts, such as pictures. */
 static enum sotto_status add_content(struct text *out, const json_t *message)
 {
     if (json_is_array(json_object_get(message, "content")))
@@ -278,8 +278,8 @@ enum sotto_status instruct_read(struct instruct_example *example, const json_t *
     return st == SOTTO_OK ? text_status(&example->text) : st;
 }
 
-/* The token that ends a turn, unless the part's text ends with it already, as one that a chat
- * template has made does; the template may put a line break after it. */
+/* Adds the token that ends a turn, unless the part's text ends with that token already, perhaps
+ * with a line break after it, as a text made by a chat template does. */
 static enum sotto_status add_end(const struct tokenizer *tokenizer, const char *text, size_t size,
                                  struct token_list *ids)
 {
@@ -296,8 +296,8 @@ static enum sotto_status add_end(const struct tokenizer *tokenizer, const char *
     return there ? SOTTO_OK : token_list_add(ids, end);
 }
 
-/* Appends the example's ids, masked ones as complements; takes them back when none would be a
- * target. */
+/* Appends the example's ids, masked ids as complements; appends nothing if no id would be a target.
+ */
 static enum sotto_status encode(const struct instruct_example *e, const struct tokenizer *tokenizer,
                                 struct token_list *ids)
 {
@@ -306,7 +306,7 @@ static enum sotto_status encode(const struct instruct_example *e, const struct t
     bool learns = false;
     for (int i = 0; i < e->count; i++) {
         size_t from = ids->count;
-        if (i == 0) /* what begins a text is part of its prompt */
+        if (i == 0) /* the beginning of a text belongs to the prompt */
             TRY(tokenizer_encode_prompt(tokenizer, "", 0, ids));
         for (; from < ids->count; from++)
             ids->data[from] = ~ids->data[from];
@@ -400,7 +400,7 @@ int instruct_length(const struct instruct_set *set, int64_t i, int t)
     return positions < t ? (int)positions : t;
 }
 
-/* Tokens of the prompt that are left out. */
+/* Returns the number of tokens that are cut off the prompt. */
 static int64_t skipped(const struct instruct_set *set, int64_t i, int t)
 {
     const int32_t *ids = set->ids + set->start[i];

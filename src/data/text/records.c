@@ -21,7 +21,8 @@ void records_begin(struct records *records, const char *text, size_t size, const
     }
 }
 
-/* Behind the closing quote, or at the end of the line: a string cannot span lines. */
+/* Returns the position after the closing quote, or the end of the line: a string cannot span lines.
+ */
 static const char *skip_string(const char *p, const char *end)
 {
     for (p++; p < end && *p != '\n'; p++) {
@@ -33,7 +34,7 @@ static const char *skip_string(const char *p, const char *end)
     return p;
 }
 
-/* Behind the value that begins at `p`, were it valid; the parser decides whether it is. */
+/* Returns the position after the value at `p`, as if the value were valid; the parser checks it. */
 static const char *skip_value(const char *p, const char *end)
 {
     int64_t depth = 0;

@@ -17,8 +17,8 @@ static enum sotto_status open_examples(struct source *source, const struct sourc
     return st;
 }
 
-/* The first place at or behind `cut` where a document begins, if one does in the first half of what
- * follows. */
+/* Returns the first beginning of a document from `cut` on, if there is one in the first half of the
+ * rest; else `cut`. */
 static int64_t next_document(const struct tokens *tokens, int64_t cut, int end)
 {
     int64_t last = cut + (tokens->count - cut) / 2;
@@ -37,7 +37,7 @@ static int64_t whole(const struct source *source)
     return source->instruct ? source->examples.count : source->tokens.count;
 }
 
-/* Where the held-out end of a source begins. */
+/* Returns the beginning of the held-out end of a source. */
 static int64_t cut_of(const struct source *source, double holdout, int end_id)
 {
     const int64_t count = whole(source);

@@ -33,7 +33,7 @@ static enum sotto_status first_record(enum data_format *out, const struct file_m
     return SOTTO_OK;
 }
 
-/* Which of its columns is the text is not known, and its commas and quotes are none. */
+/* Refuses a table: the column of the text is unknown, and commas and quotes are not text. */
 static enum sotto_status refuse_table(const char *path)
 {
     const bool tabs = ends_with(path, ".tsv");
@@ -140,7 +140,7 @@ static enum sotto_status add_folder(struct list *list, const char *folder)
     return st;
 }
 
-/* "stories" or "stories:topic"; under format = stories also the bare topic. */
+/* Returns the topic in "stories" or "stories:topic", or the bare topic under format = stories. */
 static const char *topic_of(const char *word, bool bare)
 {
     if (strcmp(word, "stories") == 0)
@@ -167,7 +167,7 @@ static enum sotto_status add_stories(struct list *list, const char *word, const 
     spec->topic = (enum stories_topic)k;
     spec->seed = (uint64_t)config->stories_seed;
     spec->count = config->stories;
-    if (list->split == DATA_VALID && config->valid[0]) { /* other stories than those of `train` */
+    if (list->split == DATA_VALID && config->valid[0]) { /* stories unlike those of `train` */
         spec->seed = ~spec->seed;
         spec->count =
             (int64_t)((double)config->stories * (config->holdout > 0 ? config->holdout : .05));
@@ -199,7 +199,7 @@ enum sotto_status source_list(struct source_spec **out, int *count,
     struct list list = {.config = config, .split = split};
     const char *names = split == DATA_VALID && config->valid[0] ? config->valid : config->train;
     enum sotto_status st = SOTTO_OK;
-    if (!names[0] && config->format == DATA_STORIES) /* the format names them */
+    if (!names[0] && config->format == DATA_STORIES) /* from the format */
         names = "stories";
     *out = NULL;
     *count = 0;

@@ -1,5 +1,4 @@
-/* Loaders of tokens: sources one behind the other, opened and closed; stream_fill.c makes batches.
- */
+/* Loaders of tokens: opening and closing a sequence of sources; stream_fill.c makes batches. */
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -160,7 +159,7 @@ struct loader_cuts loader_cuts(const struct loader *base, int t)
     return sum;
 }
 
-/* The least length at which at most `left` examples are longer. */
+/* Returns the least length at which at most `left` examples are longer. */
 static int length_for(const struct loader *loader, int64_t left)
 {
     int low = 0, high = 1;
@@ -216,7 +215,7 @@ void loader_warn_turn(const struct loader *loader, const struct tokenizer *token
 struct collection {
     struct text text;
     size_t *sizes, count, room;
-    size_t limit; /* bytes of text after which the rest of a source is left out */
+    size_t limit; /* bytes of text; the rest of a source is skipped after the limit */
 };
 
 static enum sotto_status collect(void *arg, const char *text, size_t size)

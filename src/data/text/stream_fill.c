@@ -1,8 +1,8 @@
-/* Which sequence stands in which row. Let W be the sequences of a stream (windows or examples) and
- * g count the rows that all its readers ask for: g = (index * members + member) * rows + row. Row g
- * belongs to epoch e = g / W and is sequence pi_e(g mod W), pi_e a random permutation. Window w of
- * epoch e begins at w t + offset_e: all of them shift from epoch to epoch, within what W windows
- * leave of the stream (t to 2 t - 1 places; fewer when there is room for one window only). */
+/* The order of sequences in batches. Let W be the sequences of a stream (windows or examples) and g
+ * count the rows of all readers: g = (index * members + member) * rows + row. Row g belongs to
+ * epoch e = g / W and is sequence pi_e(g mod W), pi_e a random permutation. Window w of epoch e
+ * begins at w t + offset_e: all windows shift from epoch to epoch, within the tokens that W windows
+ * leave of the stream (t to 2 t - 1 places; fewer for a stream of one window). */
 #include <assert.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ double stream_share(const struct loader *base, int rank, int size)
     return (double)share_count(loader, s) / s.members;
 }
 
-/* Windows of an epoch: one less than fit, where that leaves one, to have room for the offset. */
+/* Returns the windows of an epoch: one fewer than fit, unless only one fits, to make room for the
+ * offset. */
 static int64_t windows(int64_t tokens, int t)
 {
     if (tokens <= t)
@@ -63,7 +64,7 @@ enum sotto_status stream_check(const struct loader *base, int size, int t)
     return SOTTO_OK;
 }
 
-/* The source that holds element `at` of the whole stream. */
+/* Returns the source with element `at` of the whole stream. */
 static int source_at(const struct stream *loader, int64_t at)
 {
     int low = 0, high = loader->base.sources;
@@ -77,7 +78,7 @@ static int source_at(const struct stream *loader, int64_t at)
     return low;
 }
 
-/* Tokens [at, at + count) of the whole stream, over the borders of sources. */
+/* Reads tokens [at, at + count) of the whole stream, across borders of sources. */
 static enum sotto_status read_stream(const struct stream *loader, int64_t at, int64_t count,
                                      int32_t *out)
 {
@@ -96,7 +97,7 @@ static enum sotto_status read_stream(const struct stream *loader, int64_t at, in
     return SOTTO_OK;
 }
 
-/* The t + 1 tokens from `at` on: targets are tokens shifted by one. */
+/* Reads the t + 1 tokens from `at` on: targets are the tokens shifted by one. */
 static enum sotto_status fill_window(const struct stream *loader, int64_t at, struct batch *batch,
                                      int row)
 {
@@ -130,7 +131,7 @@ static void fill_example(const struct stream *loader, int64_t at, int t, struct 
     }
 }
 
-/* Where row `row` reads: an element of the whole stream. */
+/* The elements of the stream in the rows of a batch. */
 struct order {
     struct share share;
     uint64_t seed;

@@ -1,8 +1,8 @@
-/* Tokenization, and the folder that remembers it.
+/* Tokenization, and the folder of cached tokens.
  *
- * A cached file is named after a hash of everything that its ids follow from: the file's path, size
- * and time of change (of stories, their text), how it is read, and the tokenizer's contents. A
- * stale file is never read, only left behind. */
+ * The name of a cached file is a hash of everything that determines the ids: the file's path, size
+ * and time of change (of stories, the text), the format, and the tokenizer's contents. A stale file
+ * is never read, and not removed. */
 #define _GNU_SOURCE /* realpath */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static enum sotto_status mix_document(void *arg, const char *text, size_t size)
     return SOTTO_OK;
 }
 
-/* Its contents are what it would save; the file is only a way to see them. */
+/* Hashes the contents of the tokenizer, by saving it to a file. */
 static enum sotto_status mix_tokenizer(uint64_t *hash, const struct tokenizer *tokenizer,
                                        const char *folder)
 {
@@ -45,8 +45,7 @@ static enum sotto_status mix_tokenizer(uint64_t *hash, const struct tokenizer *t
 static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct source_spec *spec,
                                     const char *folder, const struct tokenizer *tokenizer)
 {
-    const int version = 2; /* of what becomes of a document: since 2, what the tokenizer's
-                              post-processor puts around it is there */
+    const int version = 2; /* of the encoding; since 2 with the post-processor's tokens */
     uint64_t hash = hash_bytes(HASH_START, &version, sizeof version);
     TRY(file_make_directories(folder));
     if (spec->format == DATA_STORIES) {
@@ -64,7 +63,7 @@ static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct sourc
         if (spec->format == DATA_JSONL)
             hash = hash_bytes(hash, spec->text_key, strlen(spec->text_key) + 1);
     }
-    const int end = tokenizer_end(tokenizer); /* which a file beside the tokenizer's may say */
+    const int end = tokenizer_end(tokenizer); /* perhaps from tokenizer_config.json */
     hash = hash_bytes(hash, &end, sizeof end);
     TRY(mix_tokenizer(&hash, tokenizer, folder));
     char name[64];
@@ -85,7 +84,8 @@ static enum sotto_status encode_document(void *arg, const char *text, size_t siz
     return tokenizer_encode_document(e->tokenizer, text, size, &e->ids);
 }
 
-/* The name says which tokenizer made it, but the header is what ids are held to. */
+/* Opens a cached file. The tokenizer is part of the hash, but ids are checked against the header.
+ */
 static enum sotto_status open_cached(struct tokens *out, const char *path, int vocab)
 {
     TRY(tokens_open(out, path, false));

@@ -8,8 +8,8 @@ enum {
     HEADER = 32,
     VERSION = 1,
     LLMC_HEADER = 256 * 4, /* int32 magic, version, count, zeros */
-    LLMC_GPT2 = 20240520,  /* version 1: uint16                  */
-    LLMC_LLAMA3 = 20240801 /* version 7: uint32                  */
+    LLMC_GPT2 = 20240520,  /* version 1: uint16 */
+    LLMC_LLAMA3 = 20240801 /* version 7: uint32 */
 };
 static const char magic[8] = {'S', 'O', 'T', 'T', 'O', 'T', 'O', 'K'};
 
@@ -37,7 +37,7 @@ static uint32_t id_at(const struct tokens *t, int64_t i)
     return t->width == 2 ? p[0] | (uint32_t)p[1] << 8 : get32(p);
 }
 
-/* The largest id. Blocks of a fixed size, so that the inner loop becomes vector code. */
+/* Returns the largest id. Blocks of a fixed size let the compiler vectorise the inner loop. */
 static uint32_t largest(const struct tokens *t)
 {
     enum { BLOCK = 64 };
@@ -88,7 +88,7 @@ static enum sotto_status parse_own(struct tokens *t, const uint8_t *data, size_t
     return SOTTO_OK;
 }
 
-/* llm.c counts in an int32, so larger shards are not possible there. */
+/* Parses an llm.c file. llm.c counts in an int32, so larger shards do not exist. */
 static enum sotto_status parse_llmc(struct tokens *t, const uint8_t *data, size_t size,
                                     const char *name)
 {
