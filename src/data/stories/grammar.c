@@ -6,27 +6,27 @@
 
 enum { SLOTS = 32, SLOT_NAME = 12, SLOT_ROOM = 160 };
 
-struct slot {
+struct story_slot {
     char name[SLOT_NAME];
     char value[SLOT_ROOM];
 };
 
-struct expansion {
+struct story_expansion {
     const struct grammar *grammar;
     struct rng *rng;
-    struct slot slots[SLOTS];
+    struct story_slot slots[SLOTS];
     int count;
 };
 
 /* Destination of letters: the document, which begins sentences with capitals, or a slot, which does
  * not. */
-struct sink {
+struct letter_sink {
     struct text *text;
     size_t begin; /* of the document */
     bool inner, article, capital;
 };
 
-static bool begins_sentence(const struct sink *sink)
+static bool begins_sentence(const struct letter_sink *sink)
 {
     const char *p = sink->text->data;
     size_t n = sink->text->size;
@@ -39,15 +39,15 @@ static bool begins_sentence(const struct sink *sink)
     return strchr(".!?", p[n - 2]) || (p[n - 2] == '"' && p[n - 3] == '.');
 }
 
-static void emit(struct sink *sink, char c)
+static void emit_letter(struct letter_sink *sink, char c)
 {
     if (sink->article) {
         sink->article = false;
         bool vowel = strchr("aeiouAEIOU", c) != NULL;
-        emit(sink, 'a');
+        emit_letter(sink, 'a');
         if (vowel)
-            emit(sink, 'n');
-        emit(sink, ' ');
+            emit_letter(sink, 'n');
+        emit_letter(sink, ' ');
     }
     if (sink->capital || begins_sentence(sink))
         c = (char)toupper((unsigned char)c);
@@ -63,7 +63,7 @@ static size_t name_length(const char *p, const char *end)
     return n;
 }
 
-static struct slot *find_slot(struct expansion *e, const char *name, size_t length)
+static struct story_slot *find_slot(struct story_expansion *e, const char *name, size_t length)
 {
     for (int i = 0; i < e->count; i++)
         if (strncmp(e->slots[i].name, name, length) == 0 && e->slots[i].name[length] == '\0')
@@ -82,7 +82,7 @@ static const char *const *find_rule(const struct grammar *grammar, const char *n
 }
 
 /* Returns the bracket that closes the bracket before `p`. */
-static const char *closing(const char *p, const char *end, char open, char close)
+static const char *find_closing(const char *p, const char *end, char open, char close)
 {
     int depth = 1;
     for (; p < end; p++) {
@@ -94,9 +94,11 @@ static const char *closing(const char *p, const char *end, char open, char close
     return end;
 }
 
-static void expand(struct expansion *e, const char *p, const char *end, struct sink *sink);
+static void expand_production(struct story_expansion *e, const char *p, const char *end,
+                              struct letter_sink *sink);
 
-static void expand_rule(struct expansion *e, const char *name, size_t length, struct sink *sink)
+static void expand_rule(struct story_expansion *e, const char *name, size_t length,
+                        struct letter_sink *sink)
 {
     const char *const *productions = find_rule(e->grammar, name, length);
     if (!productions)
@@ -106,10 +108,11 @@ static void expand_rule(struct expansion *e, const char *name, size_t length, st
     while (productions[n])
         n++;
     const char *chosen = productions[rng_below(e->rng, n)];
-    expand(e, chosen, chosen + strlen(chosen), sink);
+    expand_production(e, chosen, chosen + strlen(chosen), sink);
 }
 
-static void expand_choice(struct expansion *e, const char *p, const char *end, struct sink *sink)
+static void expand_choice(struct story_expansion *e, const char *p, const char *end,
+                          struct letter_sink *sink)
 {
     uint64_t n = 1, chosen;
     int depth = 0;
@@ -123,7 +126,7 @@ static void expand_choice(struct expansion *e, const char *p, const char *end, s
         for (depth = 0; q < end && (depth > 0 || *q != '|'); q++)
             depth += (*q == '[') - (*q == ']');
         if (chosen-- == 0) {
-            expand(e, p, q, sink);
+            expand_production(e, p, q, sink);
             return;
         }
         p = q;
@@ -137,12 +140,12 @@ static bool same_first_field(const char *a, const char *b)
 }
 
 /* Executes "x!y!z=body" between angle brackets. */
-static void assign(struct expansion *e, const char *p, const char *end)
+static void assign_slot(struct story_expansion *e, const char *p, const char *end)
 {
-    const struct slot *others[4];
+    const struct story_slot *others[4];
     int n_others = 0;
     size_t length = name_length(p, end);
-    struct slot *slot = find_slot(e, p, length);
+    struct story_slot *slot = find_slot(e, p, length);
     if (!slot) {
         assert(e->count < SLOTS && length > 0 && length < SLOT_NAME);
         slot = &e->slots[e->count++];
@@ -159,8 +162,8 @@ static void assign(struct expansion *e, const char *p, const char *end)
     bool clash = true;
     for (int attempt = 0; clash && attempt < 64; attempt++) {
         text_clear(&text);
-        struct sink sink = {.text = &text, .inner = true};
-        expand(e, p + 1, end, &sink);
+        struct letter_sink sink = {.text = &text, .inner = true};
+        expand_production(e, p + 1, end, &sink);
         clash = false;
         for (int i = 0; i < n_others; i++)
             clash |= text.data && same_first_field(text.data, others[i]->value);
@@ -172,10 +175,11 @@ static void assign(struct expansion *e, const char *p, const char *end)
 }
 
 /* Emits the slot (or a field of it) named at `p`; returns the following position. */
-static const char *recall(struct expansion *e, const char *p, const char *end, struct sink *sink)
+static const char *recall_slot(struct story_expansion *e, const char *p, const char *end,
+                               struct letter_sink *sink)
 {
     size_t length = name_length(p, end);
-    const struct slot *slot = find_slot(e, p, length);
+    const struct story_slot *slot = find_slot(e, p, length);
     assert(slot && "a production recalls a slot that nothing was kept in");
     const char *value = slot->value;
     p += length;
@@ -188,11 +192,12 @@ static const char *recall(struct expansion *e, const char *p, const char *end, s
         p += 2;
     }
     for (size_t n = strcspn(value, "/"); n > 0; n--)
-        emit(sink, *value++);
+        emit_letter(sink, *value++);
     return p;
 }
 
-static void expand(struct expansion *e, const char *p, const char *end, struct sink *sink)
+static void expand_production(struct story_expansion *e, const char *p, const char *end,
+                              struct letter_sink *sink)
 {
     while (p < end) {
         const char c = *p++, *close;
@@ -204,16 +209,16 @@ static void expand(struct expansion *e, const char *p, const char *end, struct s
             p += length;
             break;
         case '$':
-            p = recall(e, p, end, sink);
+            p = recall_slot(e, p, end, sink);
             break;
         case '[':
-            close = closing(p, end, '[', ']');
+            close = find_closing(p, end, '[', ']');
             expand_choice(e, p, close, sink);
             p = close + 1;
             break;
         case '<':
-            close = closing(p, end, '<', '>');
-            assign(e, p, close);
+            close = find_closing(p, end, '<', '>');
+            assign_slot(e, p, close);
             p = close + 1;
             break;
         case '@':
@@ -223,7 +228,7 @@ static void expand(struct expansion *e, const char *p, const char *end, struct s
             sink->capital = true;
             break;
         default:
-            emit(sink, c);
+            emit_letter(sink, c);
         }
     }
 }
@@ -231,7 +236,7 @@ static void expand(struct expansion *e, const char *p, const char *end, struct s
 void grammar_expand(struct text *out, const struct grammar *grammar, struct rng *rng)
 {
     static const char start[] = "#start";
-    struct expansion e = {.grammar = grammar, .rng = rng};
-    struct sink sink = {.text = out, .begin = out->size};
-    expand(&e, start, start + strlen(start), &sink);
+    struct story_expansion e = {.grammar = grammar, .rng = rng};
+    struct letter_sink sink = {.text = out, .begin = out->size};
+    expand_production(&e, start, start + strlen(start), &sink);
 }

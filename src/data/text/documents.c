@@ -29,7 +29,7 @@ static const char *find_separator(const char *start, const char *p, const char *
 }
 
 /* Skips the byte order mark of Windows' editors, which is no part of the text. */
-static void skip_mark(const char **text, size_t *size)
+static void skip_byte_order_mark(const char **text, size_t *size)
 {
     if (*size >= 3 && memcmp(*text, "\xef\xbb\xbf", 3) == 0) {
         *text += 3;
@@ -39,9 +39,10 @@ static void skip_mark(const char **text, size_t *size)
 
 /* Visits the documents of a text file: the whole file, byte for byte, if there are no separators;
  * else the texts between separators, without line ends around them. */
-static enum sotto_status visit_text(const char *text, size_t size, source_visitor *visit, void *arg)
+static enum sotto_status visit_text_file(const char *text, size_t size, source_visitor *visit,
+                                         void *arg)
 {
-    skip_mark(&text, &size);
+    skip_byte_order_mark(&text, &size);
     const char *end = text + size, *p = text, *after = end;
     if (!find_separator(text, text, end, &after))
         return size ? visit(arg, text, size) : SOTTO_OK;
@@ -61,8 +62,8 @@ static enum sotto_status visit_text(const char *text, size_t size, source_visito
 }
 
 /* Adds to the message of a record without the configured member which members the record has. */
-static enum sotto_status no_text(const struct source_spec *spec, const json_t *record,
-                                 enum sotto_status st)
+static enum sotto_status explain_missing_text(const struct source_spec *spec, const json_t *record,
+                                              enum sotto_status st)
 {
     char names[160] = "";
     const char *key;
@@ -102,7 +103,7 @@ static enum sotto_status visit_record(const struct source_spec *spec, const json
         st = json_get_text(record, spec->text_key, &text);
         size = st == SOTTO_OK ? json_string_length(json_object_get(record, spec->text_key)) : 0;
         if (st != SOTTO_OK)
-            st = no_text(spec, record, st);
+            st = explain_missing_text(spec, record, st);
     }
     TRY(fail_in(st, "%s:%lld: ", spec->path, (long long)where->begins));
     return size ? visit(arg, text, size) : SOTTO_OK;
@@ -180,7 +181,7 @@ enum sotto_status source_visit(const struct source_spec *spec, source_visitor *v
     if (map.size == 0)
         st = fail(SOTTO_EFORMAT, "%s is empty", spec->path);
     else if (spec->format == DATA_TEXT)
-        st = visit_text(text, map.size, visit, arg);
+        st = visit_text_file(text, map.size, visit, arg);
     else
         st = visit_records(spec, text, map.size, visit, arg);
     file_map_close(&map);

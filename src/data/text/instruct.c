@@ -57,7 +57,7 @@ static const struct dialect {
      "{instruction: .question, output: .answer}"},
 };
 
-static bool has_shape(const json_t *record, const struct dialect *d)
+static bool has_dialect_shape(const json_t *record, const struct dialect *d)
 {
     const json_t *first = json_object_get(record, d->has[0]);
     return first && json_typeof(first) == d->type && !json_object_get(record, d->without) &&
@@ -87,7 +87,7 @@ bool instruct_explain(enum sotto_status st, const json_t *record)
 {
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
         const struct dialect *d = &dialects[i];
-        if (!has_shape(record, d))
+        if (!has_dialect_shape(record, d))
             continue;
         fail(st,
              "%s; this is %s, which is not read: jq -c '(arrays[] // .) | %s' OLD >NEW.jsonl makes "
@@ -280,8 +280,8 @@ enum sotto_status instruct_read(struct instruct_example *example, const json_t *
 
 /* Adds the token that ends a turn, unless the part's text ends with that token already, perhaps
  * with a line break after it, as a text made by a chat template does. */
-static enum sotto_status add_end(const struct tokenizer *tokenizer, const char *text, size_t size,
-                                 struct token_list *ids)
+static enum sotto_status add_turn_end(const struct tokenizer *tokenizer, const char *text,
+                                      size_t size, struct token_list *ids)
 {
     const int end = tokenizer_turn_end(tokenizer);
     char *token;
@@ -298,8 +298,8 @@ static enum sotto_status add_end(const struct tokenizer *tokenizer, const char *
 
 /* Appends the example's ids, masked ids as complements; appends nothing if no id would be a target.
  */
-static enum sotto_status encode(const struct instruct_example *e, const struct tokenizer *tokenizer,
-                                struct token_list *ids)
+static enum sotto_status encode_example(const struct instruct_example *e,
+                                        const struct tokenizer *tokenizer, struct token_list *ids)
 {
     const size_t first = ids->count;
     const char *text = e->text.data;
@@ -312,7 +312,7 @@ static enum sotto_status encode(const struct instruct_example *e, const struct t
             ids->data[from] = ~ids->data[from];
         TRY(tokenizer_encode(tokenizer, text, e->parts[i].size, ids));
         if (e->parts[i].ends)
-            TRY(add_end(tokenizer, text, e->parts[i].size, ids));
+            TRY(add_turn_end(tokenizer, text, e->parts[i].size, ids));
         text += e->parts[i].size;
         for (size_t k = from; k < ids->count; k++) {
             if (!e->parts[i].learned)
@@ -326,7 +326,7 @@ static enum sotto_status encode(const struct instruct_example *e, const struct t
     return SOTTO_OK;
 }
 
-static enum sotto_status add_start(struct instruct_set *set, int64_t *room, size_t at)
+static enum sotto_status add_example_start(struct instruct_set *set, int64_t *room, size_t at)
 {
     if (set->count == *room) {
         *room = 2 * *room + 256;
@@ -359,11 +359,11 @@ enum sotto_status instruct_open(struct instruct_set *set, const char *text, size
         json_decref(record);
         record = NULL;
         size_t from = ids.count;
-        TRY_DONE(encode(&example, tokenizer, &ids));
+        TRY_DONE(encode_example(&example, tokenizer, &ids));
         if (ids.count == from)
             empty++;
         else
-            TRY_DONE(add_start(set, &room, from));
+            TRY_DONE(add_example_start(set, &room, from));
     }
     if (set->count == 0) {
         st = empty ? fail(SOTTO_EFORMAT, "%s: none of %lld examples has anything to learn", name,
@@ -401,7 +401,7 @@ int instruct_length(const struct instruct_set *set, int64_t i, int t)
 }
 
 /* Returns the number of tokens that are cut off the prompt. */
-static int64_t skipped(const struct instruct_set *set, int64_t i, int t)
+static int64_t skipped_prompt(const struct instruct_set *set, int64_t i, int t)
 {
     const int32_t *ids = set->ids + set->start[i];
     int64_t count = set->start[i + 1] - set->start[i], prompt = 0, keep = t / 2 > 1 ? t / 2 : 1;
@@ -416,7 +416,7 @@ static int64_t skipped(const struct instruct_set *set, int64_t i, int t)
 
 struct instruct_cut instruct_cut(const struct instruct_set *set, int64_t i, int t)
 {
-    const int64_t count = set->start[i + 1] - set->start[i], skip = skipped(set, i, t);
+    const int64_t count = set->start[i + 1] - set->start[i], skip = skipped_prompt(set, i, t);
     return (struct instruct_cut){count - skip > t + 1, skip > 0};
 }
 
@@ -425,7 +425,7 @@ int instruct_row(const struct instruct_set *set, int64_t i, int t, int32_t *toke
 {
     assert(i >= 0 && i < set->count && t > 0);
     const int32_t *ids = set->ids + set->start[i];
-    const int64_t skip = skipped(set, i, t);
+    const int64_t skip = skipped_prompt(set, i, t);
     int length = instruct_length(set, i, t);
     for (int k = 0; k < length; k++) {
         int32_t now = ids[skip + k], next = ids[skip + k + 1];

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static void skip_space(struct records *r)
+static void skip_record_blanks(struct records *r)
 {
     for (; r->at < r->end && memchr(" \t\r\n", *r->at, 4); r->at++)
         r->line += *r->at == '\n';
@@ -14,7 +14,7 @@ void records_begin(struct records *records, const char *text, size_t size, const
         (struct records){.name = name, .at = text, .end = text + size, .line = 1, .first = true};
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* byte order mark */
         records->at += 3;
-    skip_space(records);
+    skip_record_blanks(records);
     if (records->at < records->end && *records->at == '[') {
         records->array = true;
         records->at++;
@@ -61,7 +61,7 @@ static const char *skip_value(const char *p, const char *end)
     return p;
 }
 
-static enum sotto_status bad(const struct records *r, const char *what)
+static enum sotto_status fail_bad_record(const struct records *r, const char *what)
 {
     return fail(SOTTO_EFORMAT, "%s:%lld: not valid JSON: %s", r->name, (long long)r->line, what);
 }
@@ -69,38 +69,38 @@ static enum sotto_status bad(const struct records *r, const char *what)
 enum sotto_status records_next(struct records *r, json_t **out)
 {
     *out = NULL;
-    skip_space(r);
+    skip_record_blanks(r);
     if (r->array) {
         if (r->at == r->end)
-            return bad(r, "the array does not end");
+            return fail_bad_record(r, "the array does not end");
         if (*r->at == ']') {
             r->at++;
-            skip_space(r);
+            skip_record_blanks(r);
             if (r->at < r->end)
-                return bad(r, "something follows the array");
+                return fail_bad_record(r, "something follows the array");
             r->array = false;
             return SOTTO_OK;
         }
         if (!r->first) {
             if (*r->at != ',')
-                return bad(r, "',' or ']' expected");
+                return fail_bad_record(r, "',' or ']' expected");
             r->at++;
-            skip_space(r);
+            skip_record_blanks(r);
         }
     }
     r->first = false;
     r->begins = r->line;
     if (r->at == r->end)
-        return r->array ? bad(r, "the array does not end") : SOTTO_OK;
+        return r->array ? fail_bad_record(r, "the array does not end") : SOTTO_OK;
     const char *from = r->at;
     const char *to = skip_value(from, r->end);
     if (to == from)
-        return bad(r, "a value is missing");
+        return fail_bad_record(r, "a value is missing");
     json_error_t error;
     *out = json_loadb(from, (size_t)(to - from), JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (!*out) {
         r->line += error.line > 0 ? error.line - 1 : 0;
-        return bad(r, error.text);
+        return fail_bad_record(r, error.text);
     }
     for (const char *p = from; p < to; p++)
         r->line += *p == '\n';

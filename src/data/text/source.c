@@ -32,15 +32,15 @@ static int64_t next_document(const struct tokens *tokens, int64_t cut, int end)
     return cut;
 }
 
-static int64_t whole(const struct source *source)
+static int64_t source_count(const struct source *source)
 {
     return source->instruct ? source->examples.count : source->tokens.count;
 }
 
 /* Returns the beginning of the held-out end of a source. */
-static int64_t cut_of(const struct source *source, double holdout, int end_id)
+static int64_t held_out_start(const struct source *source, double holdout, int end_id)
 {
-    const int64_t count = whole(source);
+    const int64_t count = source_count(source);
     int64_t held = (int64_t)((double)count * holdout);
     if (held == 0 && source->instruct && count > 1)
         held = 1;
@@ -54,7 +54,7 @@ static enum sotto_status check_split(const struct source *source, double holdout
     if (source->begin < source->end)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL, "%s: a holdout of %g of %lld %s leaves nothing to %s", source->name,
-                holdout, (long long)whole(source), source->instruct ? "examples" : "tokens",
+                holdout, (long long)source_count(source), source->instruct ? "examples" : "tokens",
                 split == DATA_TRAIN ? "train on" : "validate on");
 }
 
@@ -73,10 +73,10 @@ enum sotto_status source_open(struct source *source, const struct source_spec *s
         TRY(open_examples(source, spec, tokenizer));
     else
         TRY(source_tokenize(&source->tokens, spec, cache, tokenizer));
-    source->end = whole(source);
+    source->end = source_count(source);
     if (holdout == 0)
         return SOTTO_OK;
-    const int64_t cut = cut_of(source, holdout, ready ? -1 : tokenizer_end(tokenizer));
+    const int64_t cut = held_out_start(source, holdout, ready ? -1 : tokenizer_end(tokenizer));
     if (split == DATA_TRAIN)
         source->end = cut;
     else
@@ -93,7 +93,7 @@ enum sotto_status source_borrow_rest(struct source *source, const struct source 
     *source = *train;
     source->borrowed = true;
     source->begin = train->end;
-    source->end = whole(train);
+    source->end = source_count(train);
     return check_split(source, holdout, DATA_VALID);
 }
 

@@ -8,7 +8,7 @@
 #include "data/text/records.h"
 #include "data/text/source.h"
 
-struct list {
+struct spec_list {
     struct source_spec *specs;
     int count, room;
     const struct data_config *config;
@@ -21,8 +21,8 @@ static bool ends_with(const char *path, const char *ending)
     return n >= m && strcasecmp(path + n - m, ending) == 0;
 }
 
-static enum sotto_status first_record(enum data_format *out, const struct file_map *map,
-                                      const char *path)
+static enum sotto_status recognise_first_record(enum data_format *out, const struct file_map *map,
+                                                const char *path)
 {
     struct records records;
     json_t *record;
@@ -45,7 +45,7 @@ static enum sotto_status refuse_table(const char *path)
                 path, tabs ? ", dialect=\"excel-tab\"" : "", path);
 }
 
-static enum sotto_status recognise(enum data_format *out, const char *path)
+static enum sotto_status recognise_format(enum data_format *out, const char *path)
 {
     struct file_map map;
     TRY(file_map_open(&map, path));
@@ -56,7 +56,7 @@ static enum sotto_status recognise(enum data_format *out, const char *path)
     else if (ends_with(path, ".bin") || tokens_recognise(map.data, map.size))
         *out = DATA_TOKENS;
     else if (ends_with(path, ".json") || ends_with(path, ".jsonl") || ends_with(path, ".ndjson"))
-        st = first_record(out, &map, path);
+        st = recognise_first_record(out, &map, path);
     else if (ends_with(path, ".csv") || ends_with(path, ".tsv"))
         st = refuse_table(path);
     else if (map.size >= 2 &&
@@ -73,7 +73,8 @@ static enum sotto_status recognise(enum data_format *out, const char *path)
     return st;
 }
 
-static enum sotto_status add(struct list *list, struct source_spec **out, const char *path)
+static enum sotto_status add_source(struct spec_list *list, struct source_spec **out,
+                                    const char *path)
 {
     if (list->count == list->room) {
         int room = 2 * list->room + 8;
@@ -93,30 +94,31 @@ static enum sotto_status add(struct list *list, struct source_spec **out, const 
     return SOTTO_OK;
 }
 
-static enum sotto_status add_file(struct list *list, const char *path)
+static enum sotto_status add_source_file(struct spec_list *list, const char *path)
 {
     struct source_spec *spec;
-    TRY(add(list, &spec, path));
+    TRY(add_source(list, &spec, path));
     spec->format = (enum data_format)list->config->format;
     if (spec->format == DATA_AUTO)
-        TRY(recognise(&spec->format, path));
+        TRY(recognise_format(&spec->format, path));
     return SOTTO_OK;
 }
 
-static int visible(const struct dirent *entry)
+static int is_visible_source(const struct dirent *entry)
 {
     return entry->d_name[0] != '.';
 }
 
-static int by_bytes(const struct dirent **a, const struct dirent **b)
+static int compare_source_names(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static enum sotto_status add_folder(struct list *list, const char *folder)
+static enum sotto_status add_source_folder(struct spec_list *list, const char *folder)
 {
     struct dirent **entries;
-    int n = scandir(folder, &entries, visible, by_bytes), before = list->count;
+    int n = scandir(folder, &entries, is_visible_source, compare_source_names),
+        before = list->count;
     if (n < 0)
         return fail_errno(SOTTO_EIO, "cannot read folder %s", folder);
     enum sotto_status st = SOTTO_OK;
@@ -129,7 +131,7 @@ static enum sotto_status add_folder(struct list *list, const char *folder)
             continue;
         folders |= S_ISDIR(info.st_mode);
         if (S_ISREG(info.st_mode))
-            st = add_file(list, path);
+            st = add_source_file(list, path);
     }
     for (int i = 0; i < n; i++)
         free(entries[i]);
@@ -141,7 +143,7 @@ static enum sotto_status add_folder(struct list *list, const char *folder)
 }
 
 /* Returns the topic in "stories" or "stories:topic", or the bare topic under format = stories. */
-static const char *topic_of(const char *word, bool bare)
+static const char *topic_in_word(const char *word, bool bare)
 {
     if (strcmp(word, "stories") == 0)
         return stories_names[STORIES_MIXED];
@@ -150,7 +152,7 @@ static const char *topic_of(const char *word, bool bare)
     return bare ? word : NULL;
 }
 
-static enum sotto_status add_stories(struct list *list, const char *word, const char *topic)
+static enum sotto_status add_stories(struct spec_list *list, const char *word, const char *topic)
 {
     int k = 0;
     while (stories_names[k] && strcmp(stories_names[k], topic) != 0)
@@ -162,7 +164,7 @@ static enum sotto_status add_stories(struct list *list, const char *word, const 
     }
     const struct data_config *config = list->config;
     struct source_spec *spec;
-    TRY(add(list, &spec, word));
+    TRY(add_source(list, &spec, word));
     spec->format = DATA_STORIES;
     spec->topic = (enum stories_topic)k;
     spec->seed = (uint64_t)config->stories_seed;
@@ -180,23 +182,23 @@ static enum sotto_status add_stories(struct list *list, const char *word, const 
 const char *source_made_up(const struct data_config *config, const char *word)
 {
     bool stories = config->format == DATA_STORIES;
-    return stories || config->format == DATA_AUTO ? topic_of(word, stories) : NULL;
+    return stories || config->format == DATA_AUTO ? topic_in_word(word, stories) : NULL;
 }
 
-static enum sotto_status add_word(struct list *list, const char *word)
+static enum sotto_status add_source_word(struct spec_list *list, const char *word)
 {
     const char *topic = source_made_up(list->config, word);
     if (topic)
         return add_stories(list, word, topic);
     if (file_is_directory(word))
-        return add_folder(list, word);
-    return add_file(list, word);
+        return add_source_folder(list, word);
+    return add_source_file(list, word);
 }
 
 enum sotto_status source_list(struct source_spec **out, int *count,
                               const struct data_config *config, enum data_split split)
 {
-    struct list list = {.config = config, .split = split};
+    struct spec_list list = {.config = config, .split = split};
     const char *names = split == DATA_VALID && config->valid[0] ? config->valid : config->train;
     enum sotto_status st = SOTTO_OK;
     if (!names[0] && config->format == DATA_STORIES) /* from the format */
@@ -209,7 +211,7 @@ enum sotto_status source_list(struct source_spec **out, int *count,
         char word[FILE_PATH_ROOM];
         st = data_word(&names, word);
         if (st == SOTTO_OK && *word)
-            st = add_word(&list, word);
+            st = add_source_word(&list, word);
     }
     if (st == SOTTO_OK && list.count == 0)
         st = fail(SOTTO_EINVAL, "no %s data is named: say --data.%s=FILE%s",

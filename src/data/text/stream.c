@@ -45,12 +45,12 @@ static const struct stream *stream_of(const struct loader *loader)
     return (const struct stream *)loader;
 }
 
-static bool is_text(const struct source_spec *spec)
+static bool is_text_source(const struct source_spec *spec)
 {
     return spec->format != DATA_TOKENS && spec->format != DATA_RAW16;
 }
 
-static enum sotto_status make_room(struct stream *loader, int n)
+static enum sotto_status make_source_room(struct stream *loader, int n)
 {
     loader->sources = calloc((size_t)n, sizeof *loader->sources);
     loader->before = calloc((size_t)n + 1, sizeof *loader->before);
@@ -71,7 +71,7 @@ static enum sotto_status open_sources(struct stream *loader, const struct source
                                       const struct data_config *config, enum data_split split,
                                       const struct tokenizer *tokenizer)
 {
-    TRY(make_room(loader, n));
+    TRY(make_source_room(loader, n));
     for (int i = 0; i < n; i++) {
         struct source *source = &loader->sources[i];
         if ((specs[i].format == DATA_INSTRUCT) != loader->base.instructs)
@@ -80,7 +80,8 @@ static enum sotto_status open_sources(struct stream *loader, const struct source
                         specs[0].path, specs[i].path);
         TRY(source_open(source, &specs[i], loader->holdout, split, config->cache, tokenizer));
         count_source(loader);
-        int64_t vocab = is_text(&specs[i]) ? tokenizer_vocab_size(tokenizer) : source->tokens.vocab;
+        int64_t vocab =
+            is_text_source(&specs[i]) ? tokenizer_vocab_size(tokenizer) : source->tokens.vocab;
         if (vocab > loader->base.vocab)
             loader->base.vocab = vocab;
     }
@@ -130,7 +131,7 @@ enum sotto_status loader_open_rest(struct loader **out, const struct loader *fro
         return fail(SOTTO_ENOMEM, "no memory for a loader");
     *loader = *train;
     loader->base.sources = 0;
-    TRY_DONE(make_room(loader, train->base.sources));
+    TRY_DONE(make_source_room(loader, train->base.sources));
     for (int i = 0; i < train->base.sources; i++) {
         TRY_DONE(source_borrow_rest(&loader->sources[i], &train->sources[i], train->holdout));
         count_source(loader);
@@ -160,7 +161,7 @@ struct loader_cuts loader_cuts(const struct loader *base, int t)
 }
 
 /* Returns the least length at which at most `left` examples are longer. */
-static int length_for(const struct loader *loader, int64_t left)
+static int length_that_holds(const struct loader *loader, int64_t left)
 {
     int low = 0, high = 1;
     while (loader_cuts(loader, high).longer > left) {
@@ -180,7 +181,8 @@ void loader_warn_cuts(const struct loader *loader, int t, int most)
     char lengths[128];
     if (!c.longer)
         return;
-    const int all = length_for(loader, 0), nearly = length_for(loader, c.examples / 20);
+    const int all = length_that_holds(loader, 0),
+              nearly = length_that_holds(loader, c.examples / 20);
     const int n = nearly < all
                       ? snprintf(lengths, sizeof lengths,
                                  "seq = %d would hold 95 %% of the examples whole, ", nearly)
@@ -218,7 +220,7 @@ struct collection {
     size_t limit; /* bytes of text; the rest of a source is skipped after the limit */
 };
 
-static enum sotto_status collect(void *arg, const char *text, size_t size)
+static enum sotto_status collect_document(void *arg, const char *text, size_t size)
 {
     struct collection *c = arg;
     if (c->text.size >= c->limit)
@@ -238,7 +240,8 @@ static enum sotto_status collect(void *arg, const char *text, size_t size)
     return text_status(&c->text);
 }
 
-static enum sotto_status train_on(struct tokenizer **out, const struct collection *c, int vocab)
+static enum sotto_status train_on_documents(struct tokenizer **out, const struct collection *c,
+                                            int vocab)
 {
     const struct tokenizer_training how = {
         .vocab_size = vocab, .min_frequency = 2, .end = SOURCE_SEPARATOR};
@@ -270,11 +273,11 @@ enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_con
         return tokenizer_open(out, config->tokenizer);
     TRY(source_list(&specs, &n, config, DATA_TRAIN));
     for (int i = 0; i < n; i++)
-        texts += is_text(&specs[i]);
+        texts += is_text_source(&specs[i]);
     if (texts == 0)
         goto done;
     for (int i = 0; i < n; i++) {
-        if (!is_text(&specs[i])) {
+        if (!is_text_source(&specs[i])) {
             st = fail(
                 SOTTO_EINVAL,
                 "%s holds tokens and other sources hold text: name the tokenizer that made the tokens",
@@ -282,9 +285,9 @@ enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_con
             goto done;
         }
         collection.limit = collection.text.size + most / (size_t)texts;
-        TRY_DONE(source_visit(&specs[i], collect, &collection));
+        TRY_DONE(source_visit(&specs[i], collect_document, &collection));
     }
-    st = train_on(out, &collection, config->vocab ? config->vocab : 4096);
+    st = train_on_documents(out, &collection, config->vocab ? config->vocab : 4096);
 done:
     free(specs);
     text_free(&collection.text);

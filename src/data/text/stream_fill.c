@@ -9,12 +9,12 @@
 #include "data/share.h"
 #include "data/text/stream.h"
 
-static struct share reads(const struct stream *loader, int rank, int size)
+static struct share stream_reads(const struct stream *loader, int rank, int size)
 {
     return share_of(loader->sharding, loader->base.sources, rank, size);
 }
 
-static int64_t share_count(const struct stream *loader, struct share s)
+static int64_t stream_share_count(const struct stream *loader, struct share s)
 {
     return loader->before[s.last] - loader->before[s.first];
 }
@@ -22,13 +22,13 @@ static int64_t share_count(const struct stream *loader, struct share s)
 double stream_share(const struct loader *base, int rank, int size)
 {
     const struct stream *loader = (const struct stream *)base;
-    struct share s = reads(loader, rank, size);
-    return (double)share_count(loader, s) / s.members;
+    struct share s = stream_reads(loader, rank, size);
+    return (double)stream_share_count(loader, s) / s.members;
 }
 
 /* Returns the windows of an epoch: one fewer than fit, unless only one fits, to make room for the
  * offset. */
-static int64_t windows(int64_t tokens, int t)
+static int64_t epoch_windows(int64_t tokens, int t)
 {
     if (tokens <= t)
         return 0;
@@ -37,22 +37,23 @@ static int64_t windows(int64_t tokens, int t)
 
 static int64_t window_offset(int64_t tokens, int t, uint64_t seed, uint64_t stream)
 {
-    int64_t most = tokens - 1 - windows(tokens, t) * t; /* then the last window ends the stream */
+    int64_t most =
+        tokens - 1 - epoch_windows(tokens, t) * t; /* then the last window ends the stream */
     return (int64_t)(rng_at(seed, stream, 0) % (uint64_t)(most + 1));
 }
 
-static enum sotto_status too_short(const struct stream *loader, struct share s, int t)
+static enum sotto_status fail_too_short(const struct stream *loader, struct share s, int t)
 {
     bool one = s.last - s.first == 1;
     return fail(SOTTO_EINVAL, "%s has %lld tokens, one sequence needs %lld",
-                one ? loader->sources[s.first].name : "data", (long long)share_count(loader, s),
-                (long long)t + 1);
+                one ? loader->sources[s.first].name : "data",
+                (long long)stream_share_count(loader, s), (long long)t + 1);
 }
 
 static enum sotto_status check_share(const struct stream *loader, struct share s, int t)
 {
-    if (!loader->base.instructs && share_count(loader, s) <= t)
-        return too_short(loader, s, t);
+    if (!loader->base.instructs && stream_share_count(loader, s) <= t)
+        return fail_too_short(loader, s, t);
     return SOTTO_OK;
 }
 
@@ -60,7 +61,7 @@ enum sotto_status stream_check(const struct loader *base, int size, int t)
 {
     const struct stream *loader = (const struct stream *)base;
     for (int rank = 0; rank < size; rank++)
-        TRY(check_share(loader, reads(loader, rank, size), t));
+        TRY(check_share(loader, stream_reads(loader, rank, size), t));
     return SOTTO_OK;
 }
 
@@ -132,7 +133,7 @@ static void fill_example(const struct stream *loader, int64_t at, int t, struct 
 }
 
 /* The elements of the stream in the rows of a batch. */
-struct order {
+struct row_order {
     struct share share;
     uint64_t seed;
     int64_t g; /* of row 0 */
@@ -140,13 +141,14 @@ struct order {
     int t;
 };
 
-static int64_t place_of(const struct stream *loader, const struct order *o, int row)
+static int64_t row_place(const struct stream *loader, const struct row_order *o, int row)
 {
-    const int64_t base = loader->before[o->share.first], count = share_count(loader, o->share);
+    const int64_t base = loader->before[o->share.first],
+                  count = stream_share_count(loader, o->share);
     const int64_t g = o->g + row;
     if (!o->shuffled)
         return base + g * (loader->base.instructs ? 1 : o->t);
-    const int64_t total = loader->base.instructs ? count : windows(count, o->t);
+    const int64_t total = loader->base.instructs ? count : epoch_windows(count, o->t);
     const int64_t k = share_visit(o->share, o->seed, g, total);
     if (loader->base.instructs)
         return base + k;
@@ -154,8 +156,8 @@ static int64_t place_of(const struct stream *loader, const struct order *o, int 
            window_offset(count, o->t, o->seed, share_draw(DRAW_OFFSET, o->share, g / total));
 }
 
-static enum sotto_status fill(const struct stream *loader, const struct order *o, int rows,
-                              struct batch *batch)
+static enum sotto_status fill_rows(const struct stream *loader, const struct row_order *o, int rows,
+                                   struct batch *batch)
 {
     assert(rows > 0 && o->t > 0 && (int64_t)rows * o->t <= batch->room);
     batch->rows = rows;
@@ -164,13 +166,13 @@ static enum sotto_status fill(const struct stream *loader, const struct order *o
         batch->t = 1;
         for (int row = 0; row < rows; row++) {
             int64_t i;
-            const struct instruct_set *set = example_at(loader, place_of(loader, o, row), &i);
+            const struct instruct_set *set = example_at(loader, row_place(loader, o, row), &i);
             int length = instruct_length(set, i, o->t);
             batch->t = length > batch->t ? length : batch->t;
         }
     }
     for (int row = 0; row < rows; row++) {
-        int64_t at = place_of(loader, o, row);
+        int64_t at = row_place(loader, o, row);
         if (loader->base.instructs)
             fill_example(loader, at, o->t, batch, row);
         else
@@ -187,11 +189,11 @@ enum sotto_status stream_fill(const struct loader *base, struct loader_place pla
 {
     const struct stream *loader = (const struct stream *)base;
     assert(place.index >= 0 && place.rank >= 0 && place.rank < place.size);
-    struct share share = reads(loader, place.rank, place.size);
+    struct share share = stream_reads(loader, place.rank, place.size);
     TRY(check_share(loader, share, t));
-    struct order order = {.share = share, .seed = place.seed, .shuffled = true, .t = t};
+    struct row_order order = {.share = share, .seed = place.seed, .shuffled = true, .t = t};
     order.g = (place.index * share.members + share.member) * rows;
-    return fill(loader, &order, rows, batch);
+    return fill_rows(loader, &order, rows, batch);
 }
 
 static int64_t sequences_in_order(const struct stream *loader, int t)
@@ -213,6 +215,6 @@ enum sotto_status stream_fill_in_order(const struct loader *base, int64_t index,
     TRY(check_share(loader, all, t));
     int64_t left = sequences_in_order(loader, t) - index * rows;
     assert(index >= 0 && left > 0);
-    struct order order = {.share = all, .g = index * rows, .t = t};
-    return fill(loader, &order, left < rows ? (int)left : rows, batch);
+    struct row_order order = {.share = all, .g = index * rows, .t = t};
+    return fill_rows(loader, &order, left < rows ? (int)left : rows, batch);
 }

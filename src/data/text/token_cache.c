@@ -71,7 +71,7 @@ static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct sourc
     return file_join(out, folder, name);
 }
 
-struct encoding {
+struct source_encoding {
     const struct tokenizer *tokenizer;
     struct token_list ids;
     int64_t documents;
@@ -79,7 +79,7 @@ struct encoding {
 
 static enum sotto_status encode_document(void *arg, const char *text, size_t size)
 {
-    struct encoding *e = arg;
+    struct source_encoding *e = arg;
     e->documents++;
     return tokenizer_encode_document(e->tokenizer, text, size, &e->ids);
 }
@@ -111,7 +111,7 @@ enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *
         }
     }
     source_warn_encoding(spec);
-    struct encoding encoding = {.tokenizer = tokenizer};
+    struct source_encoding encoding = {.tokenizer = tokenizer};
     enum sotto_status st = source_visit(spec, encode_document, &encoding);
     if (st == SOTTO_OK && encoding.ids.count == 0)
         st = fail(SOTTO_EFORMAT, "%s has no tokens", spec->path);

@@ -13,32 +13,32 @@ enum {
 };
 static const char magic[8] = {'S', 'O', 'T', 'T', 'O', 'T', 'O', 'K'};
 
-static uint32_t get32(const uint8_t *p)
+static uint32_t read_uint32(const uint8_t *p)
 {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint64_t get64(const uint8_t *p)
+static uint64_t read_uint64(const uint8_t *p)
 {
-    return get32(p) | (uint64_t)get32(p + 4) << 32;
+    return read_uint32(p) | (uint64_t)read_uint32(p + 4) << 32;
 }
 
-static void put(uint8_t *p, uint64_t value, int bytes)
+static void put_little_endian(uint8_t *p, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         p[i] = (uint8_t)(value >> 8 * i);
 }
 
-static uint32_t id_at(const struct tokens *t, int64_t i)
+static uint32_t token_at(const struct tokens *t, int64_t i)
 {
     const uint8_t *p = t->data + i * t->width;
     if (t->owned)
         return (uint32_t)t->owned[i];
-    return t->width == 2 ? p[0] | (uint32_t)p[1] << 8 : get32(p);
+    return t->width == 2 ? p[0] | (uint32_t)p[1] << 8 : read_uint32(p);
 }
 
 /* Returns the largest id. Blocks of a fixed size let the compiler vectorise the inner loop. */
-static uint32_t largest(const struct tokens *t)
+static uint32_t largest_id(const struct tokens *t)
 {
     enum { BLOCK = 64 };
     const uint8_t *p = t->data;
@@ -53,11 +53,11 @@ static uint32_t largest(const struct tokens *t)
     else
         for (; i + BLOCK <= t->count; i += BLOCK, p += BLOCK * 4)
             for (int j = 0; j < BLOCK; j++) {
-                uint32_t id = get32(p + 4 * j);
+                uint32_t id = read_uint32(p + 4 * j);
                 top[j] = id > top[j] ? id : top[j];
             }
     for (; i < t->count; i++)
-        max = id_at(t, i) > max ? id_at(t, i) : max;
+        max = token_at(t, i) > max ? token_at(t, i) : max;
     for (int j = 0; j < BLOCK; j++)
         max = top[j] > max ? top[j] : max;
     return max;
@@ -68,8 +68,8 @@ static enum sotto_status parse_own(struct tokens *t, const uint8_t *data, size_t
 {
     if (size < HEADER)
         return fail(SOTTO_EFORMAT, "%s: header is cut off after %zu bytes", name, size);
-    uint32_t version = get32(data + 8), width = get32(data + 12);
-    uint64_t vocab = get64(data + 16), count = get64(data + 24);
+    uint32_t version = read_uint32(data + 8), width = read_uint32(data + 12);
+    uint64_t vocab = read_uint64(data + 16), count = read_uint64(data + 24);
     if (version != VERSION)
         return fail(SOTTO_EFORMAT, "%s: token file of version %u, want %d", name, version, VERSION);
     if (width != 2 && width != 4)
@@ -94,8 +94,8 @@ static enum sotto_status parse_llmc(struct tokens *t, const uint8_t *data, size_
 {
     if (size < LLMC_HEADER)
         return fail(SOTTO_EFORMAT, "%s: header is cut off after %zu bytes", name, size);
-    bool gpt2 = get32(data) == LLMC_GPT2;
-    uint32_t version = get32(data + 4), count = get32(data + 8), want = gpt2 ? 1 : 7;
+    bool gpt2 = read_uint32(data) == LLMC_GPT2;
+    uint32_t version = read_uint32(data + 4), count = read_uint32(data + 8), want = gpt2 ? 1 : 7;
     int width = gpt2 ? 2 : 4;
     if (version != want)
         return fail(SOTTO_EFORMAT, "%s: llm.c token file of version %u, want %u", name, version,
@@ -128,7 +128,7 @@ bool tokens_recognise(const uint8_t *data, size_t size)
 {
     if (size >= sizeof magic && memcmp(data, magic, sizeof magic) == 0)
         return true;
-    return size >= 4 && (get32(data) == LLMC_GPT2 || get32(data) == LLMC_LLAMA3);
+    return size >= 4 && (read_uint32(data) == LLMC_GPT2 || read_uint32(data) == LLMC_LLAMA3);
 }
 
 enum sotto_status tokens_parse(struct tokens *tokens, const uint8_t *data, size_t size,
@@ -149,7 +149,7 @@ enum sotto_status tokens_parse(struct tokens *tokens, const uint8_t *data, size_
     if (tokens->count == 0)
         return fail(SOTTO_EFORMAT, "%s has no tokens", name);
     if (tokens->vocab == 0) {
-        uint32_t max = largest(tokens);
+        uint32_t max = largest_id(tokens);
         if (max >= INT32_MAX)
             return fail(SOTTO_EFORMAT, "%s: id %u is out of range", name, max);
         tokens->vocab = (int64_t)max + 1;
@@ -195,17 +195,17 @@ enum sotto_status tokens_copy(const struct tokens *tokens, int64_t start, int64_
     }
     uint32_t max = 0;
     for (int64_t i = 0; i < count; i++) {
-        uint32_t id = id_at(tokens, start + i);
+        uint32_t id = token_at(tokens, start + i);
         out[i] = (int32_t)id;
         max = id > max ? id : max;
     }
     if (max < tokens->vocab)
         return SOTTO_OK;
     int64_t at = start;
-    while (id_at(tokens, at) < tokens->vocab)
+    while (token_at(tokens, at) < tokens->vocab)
         at++;
     return fail(SOTTO_EFORMAT, "token %lld has id %u, the header says a vocabulary of %lld",
-                (long long)at, id_at(tokens, at), (long long)tokens->vocab);
+                (long long)at, token_at(tokens, at), (long long)tokens->vocab);
 }
 
 enum sotto_status tokens_save(const char *path, const int32_t *ids, int64_t count, int64_t vocab)
@@ -220,10 +220,10 @@ enum sotto_status tokens_save(const char *path, const int32_t *ids, int64_t coun
     TRY(file_draft_open(&draft, path));
     enum sotto_status st;
     memcpy(bytes, magic, sizeof magic);
-    put(bytes + 8, VERSION, 4);
-    put(bytes + 12, (uint64_t)width, 4);
-    put(bytes + 16, (uint64_t)vocab, 8);
-    put(bytes + 24, (uint64_t)count, 8);
+    put_little_endian(bytes + 8, VERSION, 4);
+    put_little_endian(bytes + 12, (uint64_t)width, 4);
+    put_little_endian(bytes + 16, (uint64_t)vocab, 8);
+    put_little_endian(bytes + 24, (uint64_t)count, 8);
     TRY_DONE(file_put(&draft, bytes, HEADER));
     for (int64_t i = 0; i < count;) {
         int n = 0;
@@ -233,7 +233,7 @@ enum sotto_status tokens_save(const char *path, const int32_t *ids, int64_t coun
                           (long long)i, ids[i], (long long)vocab);
                 goto done;
             }
-            put(bytes + n * width, (uint64_t)ids[i], width);
+            put_little_endian(bytes + n * width, (uint64_t)ids[i], width);
         }
         TRY_DONE(file_put(&draft, bytes, (size_t)(n * width)));
     }
