@@ -1,4 +1,4 @@
-/* Which image stands in which row, and how it is seen there. */
+/* The order of images in batches, and the changes to an image at each visit. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -29,9 +29,9 @@ struct image_processor images_processor(const struct loader *loader)
                                     l->set.filter, norm_spread(l->norm, l->set.channels)};
 }
 
-/* How one visit of an image differs from the image. */
+/* The changes to an image at one visit. */
 struct change {
-    int down, right; /* of what is seen, within the padding */
+    int down, right; /* offset of the visible part, within the padding */
     bool mirrored;
 };
 
@@ -62,7 +62,7 @@ static void fill_row(const struct images *l, int64_t item, struct change change,
     }
 }
 
-/* The item of the set that is element `at` of the split. */
+/* Returns the item of the set that is element `at` of the split. */
 static int64_t item_at(const struct images *l, int64_t at)
 {
     int low = 0, high = l->set.n_sources;
@@ -149,7 +149,7 @@ static double share(const struct loader *base, int rank, int size)
     return (double)share_count(l, s) / s.members;
 }
 
-/* Every source has images, so every worker does. */
+/* Every source has images, so every worker has images. */
 static enum sotto_status check(const struct loader *base, int size, int t)
 {
     (void)base, (void)size, (void)t;

@@ -30,7 +30,7 @@ static bool is_idx_images(const char *name)
     return strstr(name, "images") && (ends(name, "idx3-ubyte") || ends(name, "idx3-ubyte.gz"));
 }
 
-/* What a file of this name is in a folder; DATA_AUTO: no part of a set. */
+/* Returns the format of a file with this name in a folder; DATA_AUTO: no part of a set. */
 static enum data_format named(const char *name, bool *test)
 {
     *test = begins(name, "test") || begins(name, "t10k") || begins(name, "val");
@@ -123,7 +123,7 @@ static enum sotto_status add(struct image_parts *parts, enum data_format format,
     return SOTTO_OK;
 }
 
-/* A folder of files that are sets. */
+/* Adds the files of a folder that are sets. */
 static enum sotto_status add_files(struct image_parts *parts, const char *folder,
                                    enum data_format format)
 {
@@ -147,7 +147,7 @@ static enum sotto_status add_files(struct image_parts *parts, const char *folder
 static const char *const tests[] = {"val", "valid", "validation", "test"};
 enum { TESTS = sizeof tests / sizeof *tests };
 
-/* train/ has no folders and there are others that are no parts: it is a class. */
+/* Sets `is` if train/ is a class: it has no folders, and the folder has others than known parts. */
 static enum sotto_status is_class(const char *folder, const char *train, bool *is)
 {
     char **names;
@@ -168,7 +168,8 @@ static enum sotto_status is_class(const char *folder, const char *train, bool *i
     return SOTTO_OK;
 }
 
-/* train/ and a folder beside it for validation, or classes at once. */
+/* Adds train/ and a folder for validation next to it, or the folder itself if its folders are
+ * classes. */
 static enum sotto_status add_classes(struct image_parts *parts, const char *folder)
 {
     char path[FILE_PATH_ROOM];
@@ -206,7 +207,8 @@ static enum sotto_status add_folder(struct image_parts *parts, const char *folde
                 folder);
 }
 
-/* Token files are called train.bin, too. */
+/* Returns the format of a file by name and first bytes. Token files may be called train.bin, too.
+ */
 static enum data_format format_of_file(const char *path)
 {
     enum { RECORD10 = 3073, RECORD100 = 3074 };
@@ -227,7 +229,7 @@ static enum data_format format_of_file(const char *path)
     return format;
 }
 
-/* By its first bytes, JPEG too, which is not read but is no text either. */
+/* True for an image by the first bytes; for JPEG, too, which is not read but no text, either. */
 static bool is_picture(const char *path)
 {
     struct file_map map;
@@ -240,8 +242,8 @@ static bool is_picture(const char *path)
     return is;
 }
 
-/* Whether there is an image among the first files of the first folders: many a folder has folders
- * in it. */
+/* True if there is an image among the first files of the first folders: folders inside a folder
+ * alone prove nothing. */
 static bool holds_pictures(const char *folder)
 {
     enum { FOLDERS = 64, FILES = 8 };
@@ -316,7 +318,7 @@ void image_parts_free(struct image_parts *parts)
     *parts = (struct image_parts){0};
 }
 
-/* Where `old` was in the last component, `new` is. */
+/* Replaces `old` in the last component by `new`. */
 static bool replace(char path[FILE_PATH_ROOM], const char *old, const char *new)
 {
     char *at = strstr(path + (base_name(path) - path), old);
@@ -338,7 +340,7 @@ enum sotto_status idx_labels_path(const char *images, char out[FILE_PATH_ROOM])
     const size_t n = strlen(out);
     if (file_exists(out))
         return SOTTO_OK;
-    if (ends(out, ".gz")) /* one of the two may have been unpacked */
+    if (ends(out, ".gz")) /* one of the two may be unpacked */
         out[n - 3] = '\0';
     else if (n + 3 < FILE_PATH_ROOM)
         strcpy(out + n, ".gz");

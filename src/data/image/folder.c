@@ -1,5 +1,4 @@
-/* A folder of images for each class. Each class is a source: its images in the order of their
- * names. */
+/* A folder of images for each class. Each class is a source, with its images sorted by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,8 @@ static int class_of(const struct image_set *set, const char *folder)
     return -1;
 }
 
-/* No other class may be called so: its images would be of this one. */
+/* Replaces the name of a class that is not UTF-8. Fails if another class has the new name, which
+ * would get this class's images. */
 static enum sotto_status call_by_text(struct image_set *set, int class, const char *folder)
 {
     char room[IMAGE_CLASS_ROOM];
@@ -57,7 +57,7 @@ static enum sotto_status read_file(struct image_set *set, const char *path, int 
     TRY(file_map_open(&map, path));
     enum sotto_status st = picture_read(&p, map.data, map.size, path);
     file_map_close(&map);
-    if (st == SOTTO_OK) /* grey ones may come before the first in colours */
+    if (st == SOTTO_OK) /* grey images may precede the first in colours */
         st = image_set_reserve(set, files, p.height, p.width, IMAGES_CHANNELS);
     if (st == SOTTO_OK)
         st = image_set_put(set, &p, label, path);
@@ -65,9 +65,9 @@ static enum sotto_status read_file(struct image_set *set, const char *path, int 
     return st;
 }
 
-/* What is in the folders of classes and is no image of theirs. */
+/* Entries in the folders of classes that are no images. */
 struct left_out {
-    int64_t nested, broken; /* files of folders inside, links to nothing */
+    int64_t nested, broken; /* files of folders inside, dangling links */
 };
 
 static enum sotto_status count_nested(const char *folder, struct left_out *left_out)

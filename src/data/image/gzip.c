@@ -1,5 +1,5 @@
-/* Files that may be compressed. What a few bytes may grow to is not left to them: only what an IDX
- * header claims is taken, and memory follows what is there. */
+/* Files that may be compressed. A few bytes may expand to any size: only the bytes that an IDX
+ * header claims are taken, and memory grows with the decompressed bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ struct inflating {
     const char *name;
 };
 
-/* Until `want` bytes are there or the stream ends. */
+/* Decompresses until there are `want` bytes or the stream ends. */
 static enum sotto_status more(struct inflating *f, size_t want, bool *end)
 {
     while (f->size < want && !*end) {

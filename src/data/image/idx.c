@@ -1,6 +1,6 @@
-/* IDX, the format of MNIST and Fashion-MNIST: a magic number that says the type of the elements and
- * the number of dimensions, the dimensions, and the elements; numbers are big-endian. Images and
- * labels, of bytes, are two files. */
+/* IDX, the format of MNIST and Fashion-MNIST: a magic number with the type of the elements and the
+ * number of dimensions, the dimensions, and the elements; numbers are big-endian. Images and
+ * labels, of bytes, are in two files. */
 #include "data/image/set.h"
 
 enum { IMAGES = 0x803, LABELS = 0x801, IMAGES_HEAD = 16, LABELS_HEAD = 8 };

@@ -1,5 +1,5 @@
-/* Whose numbers the classes of folders have: the model's where it knows them by name, else those of
- * their sorted names. */
+/* The numbers of classes in folders: the model's numbers if the model has the names, else the
+ * numbers of the sorted names. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -33,7 +33,7 @@ static bool knows(const struct images_setup *setup, const char *name)
     return false;
 }
 
-/* Names in quotes, a few of them, and how many there are beside. */
+/* A few names in quotes, and the number of further names. */
 struct list {
     char text[256];
     size_t used;

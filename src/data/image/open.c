@@ -1,4 +1,4 @@
-/* Opening the images of a split: which files, which size, which mean. */
+/* Opening the images of a split: files, size, mean. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "data/image/find.h"
 #include "data/image/image_impl.h"
 
-/* Which images of each source belong to the split. */
+/* Finds the images of each source that belong to the split. */
 static enum sotto_status cut(struct images *l, enum data_split split)
 {
     const int n = l->set.n_sources;
@@ -33,7 +33,7 @@ static enum sotto_status cut(struct images *l, enum data_split split)
     return SOTTO_OK;
 }
 
-/* What the images are brought to. */
+/* Sets the size that images are brought to. */
 static enum sotto_status set_size(struct image_set *set, const struct data_config *config,
                                   const struct images_setup *setup)
 {
@@ -86,7 +86,7 @@ static enum sotto_status read_part(struct image_set *set, const struct image_par
     return st;
 }
 
-/* The parts that are tests, or those that are not. */
+/* Reads the parts for tests, or the other parts. */
 static enum sotto_status read_parts(struct image_set *set, const struct image_parts *parts,
                                     bool test)
 {
@@ -137,7 +137,7 @@ static enum sotto_status new_images(struct images **out, const struct data_confi
     return SOTTO_OK;
 }
 
-/* Beyond a side nothing would be left of some images. */
+/* Refuses a crop that would move some images out of sight. */
 static enum sotto_status check_crop(const struct images *l)
 {
     if (l->crop < l->set.height && l->crop < l->set.width)
@@ -146,7 +146,7 @@ static enum sotto_status check_crop(const struct images *l)
                 l->set.height, l->set.width);
 }
 
-/* Which words, which of their parts, and how much of them. */
+/* The parts of the chosen words, training or test parts, and the held-out share. */
 struct choice {
     struct image_parts parts;
     bool test;

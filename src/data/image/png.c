@@ -1,5 +1,5 @@
-/* PNG through libpng, where the build has it: any kind of it, as grey or colours of a byte each;
- * how transparent a pixel is and by which gamma it was made make no difference, as with Pillow. */
+/* PNG through libpng, if the build has it: every kind of PNG, as grey or colours of a byte each;
+ * transparency and gamma are ignored, as in Pillow. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +29,10 @@ enum sotto_status picture_read(struct picture *out, const uint8_t *data, size_t 
 
 #ifdef SOTTO_WITH_PNG
 
-/* A small file may claim an image that fills the memory. */
+/* Upper limit, since a small file may claim an image larger than the memory. */
 enum { MOST_PIXELS = 1 << 26 };
 
-/* The pixels without the last channel, in place. */
+/* Removes the last channel of the pixels, in place. */
 static void drop_alpha(uint8_t *pixels, size_t count, size_t channels)
 {
     for (size_t i = 0; i < count; i++)
@@ -71,8 +71,8 @@ static bool tells_colours(const uint8_t *type)
     return false;
 }
 
-/* The file without what tells how its colours are meant, by which libpng would change the values.
- * Only such parts are gone: what is wrong with the others is for libpng to find. */
+/* Copies the file without the chunks about colour spaces, with which libpng would change the
+ * values. Other chunks stay, for libpng to find errors in. */
 static size_t copy_plain(uint8_t *to, const uint8_t *data, size_t size)
 {
     enum { HEAD = 8, AROUND = 12 }; /* a chunk: length, type, data, checksum */

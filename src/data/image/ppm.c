@@ -15,7 +15,7 @@ static bool is_space(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The next number of the header, or 0: none is there, or one that is too large. */
+/* Returns the next number of the header, 0 if there is none or the number is too large. */
 static int next_number(const uint8_t *data, size_t size, size_t *at)
 {
     int value = 0;

@@ -3,15 +3,15 @@
 #include <math.h>
 #include <string.h>
 
-enum { LARGE = 384 }; /* from this side on ConvNext's processor stretches and cuts nothing out */
+enum { LARGE = 384 }; /* from this side on, ConvNext's processor stretches and does not crop */
 
-/* What a class of transformers takes where the file is silent. */
+/* Defaults of a class of transformers. */
 struct processor_kind {
-    const char *type; /* how "image_processor_type" begins */
-    int side;         /* "size"                            */
-    bool shorter;     /* which is the shorter side's       */
-    int crop;         /* "crop_size"; 0: nothing is cut out */
-    double keep;      /* "crop_pct"                        */
+    const char *type; /* beginning of "image_processor_type" */
+    int side;         /* "size" */
+    bool shorter;     /* "size" is the shorter side */
+    int crop;         /* "crop_size"; 0: no crop */
+    double keep;      /* "crop_pct" */
     enum picture_filter filter;
     struct image_norm norm;
 };
@@ -30,14 +30,14 @@ static const struct processor_kind kind_clip = {
     {3, {0.48145466f, 0.4578275f, 0.40821073f}, {0.26862954f, 0.26130258f, 0.27577711f}}};
 static const struct processor_kind *const kinds[] = {&kind_vit, &kind_convnext, &kind_clip};
 
-/* The type that is written, by its new name or the old one; NULL: none. */
+/* Returns the type in the file, under the new or the old key; NULL: none. */
 static const char *processor_type(const json_t *json)
 {
     const char *type = json_string_value(json_object_get(json, "image_processor_type"));
     return type ? type : json_string_value(json_object_get(json, "feature_extractor_type"));
 }
 
-/* As transformers chooses the class; NULL: one that is not known here. */
+/* Chooses the class as transformers does; NULL: a class without support here. */
 static const struct processor_kind *find_kind(const json_t *json, const char *model_type)
 {
     const char *type = processor_type(json);
@@ -66,7 +66,7 @@ static enum sotto_status get_side(const json_t *value, const char *key, int *out
     return SOTTO_OK;
 }
 
-/* A side, height and width, or the shorter side. */
+/* Reads a side, height and width, or the shorter side. */
 static enum sotto_status get_size(const json_t *json, const char *key, int *height, int *width,
                                   bool *shorter)
 {
@@ -86,7 +86,7 @@ static enum sotto_status get_size(const json_t *json, const char *key, int *heig
     return get_side(json_object_get(value, "width"), key, width);
 }
 
-/* A number, or one a channel. */
+/* Reads a number, or a number for each channel. */
 static enum sotto_status get_values(const json_t *json, const char *key, bool positive, float *out,
                                     int *count)
 {
@@ -105,7 +105,7 @@ static enum sotto_status get_values(const json_t *json, const char *key, bool po
                        positive ? " above 0" : "");
 }
 
-/* The same; where the file is silent those of its kind, as many as `like` if that is not 0. */
+/* The same with defaults of the class, for `like` channels if that is not 0. */
 static enum sotto_status get_values_or(const json_t *json, const char *key, bool positive,
                                        const float *kind, int channels, int like, float *out,
                                        int *count)
@@ -150,7 +150,7 @@ static enum sotto_status get_norm(const json_t *json, const struct processor_kin
                       norm->channels, n);
 }
 
-/* As Pillow numbers them. */
+/* By Pillow's numbers. */
 static const enum picture_filter filters[] = {FILTER_NEAREST, FILTER_LANCZOS, FILTER_BILINEAR,
                                               FILTER_BICUBIC, FILTER_BOX,     FILTER_HAMMING};
 
@@ -175,8 +175,8 @@ static int number_of(enum picture_filter filter)
     return i;
 }
 
-/* ConvNext's brings the shorter side to more than `size` and cuts that out; large images are
- * stretched. */
+/* ConvNext's processor brings the shorter side to more than `size` and crops; it stretches large
+ * images. */
 static void set_convnext(struct image_processor *p, const json_t *json)
 {
     const json_t *share = json_object_get(json, "crop_pct");
@@ -185,7 +185,7 @@ static void set_convnext(struct image_processor *p, const json_t *json)
         p->keep = json_is_number(share) ? json_number_value(share) : kind_convnext.keep;
 }
 
-/* Where a part in the middle is cut out, `size` is what the shorter side is brought to before. */
+/* Reads the size; with a crop in the middle, `size` is the shorter side before the crop. */
 static enum sotto_status get_sides(const json_t *json, const struct processor_kind *kind,
                                    struct image_processor *p, bool *crops)
 {
@@ -226,7 +226,7 @@ enum sotto_status processor_from_json(struct image_processor *p, const json_t *j
     return get_norm(json, kind, &p->norm);
 }
 
-/* The model's own type, which chooses the class where the processor's is not written. */
+/* Reads the file with the model's type, which chooses the class if the file has no type. */
 static enum sotto_status read_described(struct image_processor *p, const char *folder,
                                         const json_t *json)
 {
@@ -265,8 +265,8 @@ static json_t *list_of(const float *values, int n)
     return list;
 }
 
-/* Large images are cut as CLIP's are: ConvNext's would be stretched; and those that are not square.
- */
+/* Writes a crop. Large images and images that are not square are written for CLIP's class, since
+ * ConvNext's would stretch them. */
 static json_t *crop_to_json(const struct image_processor *p)
 {
     const int shorter = p->height < p->width ? p->height : p->width;

@@ -1,4 +1,5 @@
-/* preprocessor_config.json: how images are made the input of a model, in a Hugging Face folder. */
+/* preprocessor_config.json of a Hugging Face folder: the preparation of images as a model's input.
+ */
 #ifndef SOTTO_DATA_IMAGE_PROCESSOR_H
 #define SOTTO_DATA_IMAGE_PROCESSOR_H
 
@@ -8,20 +9,20 @@
 #define PROCESSOR_FILE "preprocessor_config.json"
 
 struct image_processor {
-    int height, width; /* 0: not said */
+    int height, width; /* 0: not known */
     int resize;        /* enum data_resize */
-    double keep;       /* the shorter side of what is seen, of the whole image's; 1: all */
+    double keep;       /* share of the shorter side that is visible; 1: all */
     enum picture_filter filter;
     struct image_norm norm;
 };
 
-/* What the folder's file says, and for what it does not say what transformers takes there; nothing
- * where there is no file, or "" for no folder. `model_type`: of its config.json, or NULL. */
+/* Reads the folder's file, with the defaults of transformers for absent members; nothing without a
+ * file, or without a folder (""). `model_type`: from config.json, or NULL. */
 enum sotto_status processor_read(struct image_processor *p, const char *folder);
 enum sotto_status processor_from_json(struct image_processor *p, const json_t *json,
                                       const char *model_type);
 
-/* A new reference, NULL without memory: one that transformers reads. */
+/* Returns a new reference in transformers' format, NULL without memory. */
 json_t *processor_to_json(const struct image_processor *p);
 
 #endif

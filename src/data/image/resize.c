@@ -1,11 +1,11 @@
-/* Images of another size, one direction after the other. */
+/* Resizing images, one direction after the other. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/image/set.h"
 
-/* What an element of the result is made of: `count` elements from `first` on, with weights. */
+/* The inputs of one element of the result: `count` elements from `first` on, with weights. */
 struct window {
     int first, count;
     float *weight;
@@ -17,7 +17,8 @@ static double lobe(double x, double width) /* sin(pi x / width), as sinc */
     return at == 0 ? 1 : sin(at) / at;
 }
 
-/* What is `far` from the middle weighs, as far >= 0, in pixels of the larger side. */
+/* Returns the weight of an input at distance `far` (>= 0) from the middle, in pixels of the larger
+ * side. */
 static double weigh(enum picture_filter filter, double far)
 {
     switch (filter) {
@@ -43,8 +44,8 @@ static double reach(enum picture_filter filter)
     return reaches[filter];
 }
 
-/* `to` elements from the stretch [begin, begin + length) of `from`. Returns NULL without memory;
- * the caller frees the one block. */
+/* Makes the windows for `to` elements of the stretch [begin, begin + length) of `from`. Returns
+ * NULL without memory; the caller frees the one block. */
 static struct window *make_windows(int from, double begin, double length, int to,
                                    enum picture_filter filter)
 {
@@ -72,7 +73,7 @@ static struct window *make_windows(int from, double begin, double length, int to
     return w;
 }
 
-/* One line of `to` elements, `channels` values each, from a line of u8 values. */
+/* Makes one line of `to` elements, `channels` values each, from a line of u8 values. */
 static void resize_row(const uint8_t *from, int channels, const struct window *w, int to,
                        float *out)
 {
@@ -97,8 +98,8 @@ static void resize_columns(const float *rows, size_t line, const struct window *
         }
 }
 
-/* How large the whole image is when one side has so many pixels: in whole pixels, so that a part
- * begins at one, as torchvision and transformers have it. */
+/* Returns the size of the whole image with `edge` pixels on one side: in whole pixels, so that a
+ * part begins at a pixel, as in torchvision and transformers. */
 static void scale_by(const struct picture *p, bool by_height, double edge, double *height,
                      double *width)
 {
@@ -106,8 +107,8 @@ static void scale_by(const struct picture *p, bool by_height, double edge, doubl
     *width = by_height ? floor(edge * p->width / p->height) : edge;
 }
 
-/* How large the whole image is of which the middle becomes `out`: its shorter side is that of `out`
- * and what is not kept of it, or as much longer as `out` needs to be filled. */
+/* Returns the size of the whole image whose middle becomes `out`: the shorter side is that of `out`
+ * divided by `keep`, or longer if `out` would not be filled. */
 static void whole_size(const struct picture *p, const struct picture *out, double keep,
                        double *height, double *width)
 {
@@ -119,7 +120,7 @@ static void whole_size(const struct picture *p, const struct picture *out, doubl
     scale_by(p, by_height, by_height ? out->height : out->width, height, width);
 }
 
-/* Elements of the result from the middle of `from` elements that would be brought to `whole`. */
+/* Makes the windows for the middle `to` elements of `from` elements brought to `whole`. */
 static struct window *middle(int from, double whole, int to, enum picture_filter filter)
 {
     const double step = from / whole;

@@ -5,7 +5,7 @@
 
 #include "base/machine/available.h"
 
-/* More images than an array can have, or than there is memory for. */
+/* Refuses more images than an array can have, or than the memory can hold. */
 static enum sotto_status check_room(const struct image_set *set, int64_t count)
 {
     const double bytes = (double)count * (double)image_set_bytes(set);
@@ -39,7 +39,7 @@ enum sotto_status image_set_reserve(struct image_set *set, int64_t count, int he
     return SOTTO_OK;
 }
 
-/* Grey is all three colours alike; colours are as bright as their luma. */
+/* Grey becomes three equal colours; colours become luma. */
 static void convert(uint8_t *to, int to_channels, const uint8_t *from, int from_channels,
                     size_t count)
 {
