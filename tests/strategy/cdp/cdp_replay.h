@@ -1,5 +1,5 @@
-/* Cyclic data parallelism as one plain loop, written from the rule alone: the truth that every
- * placement is held to. Any oracle will do; it needs one slot. */
+/* Cyclic data parallelism as one plain loop, written from the rule alone: every placement is
+ * compared with its parameters. Any oracle with one slot will do. */
 #ifndef SOTTO_TESTS_STRATEGY_CDP_CDP_REPLAY_H
 #define SOTTO_TESTS_STRATEGY_CDP_CDP_REPLAY_H
 
@@ -26,7 +26,7 @@ struct replay {
     struct buffer x, theta, before, g, apart;
     struct buffer turn;                  /* (n, count): the sums of each device */
     struct view *old, *new, *now, *grad; /* (n) */
-    bool *shared;                        /* (n): others read this stage too, or `alone` */
+    bool *shared;                        /* (n): other stages read this stage too, or `alone` */
     struct optim steps;
     int64_t t;
     double loss, norm; /* of the last step */
@@ -98,8 +98,8 @@ static inline struct view replay_turn(const struct replay *r, const struct table
     return view_at(r->turn.view, device * r->g.count + table->stage_start[k]);
 }
 
-/* Stage k has n - k devices. Each adds up its own micro-batches; in the last turn of a step it adds
- * what the one before it has. */
+/* Sums with stage k on n - k devices. Each device adds up its own micro-batches; in the last turn
+ * of a step each adds the sum of the device before. */
 static inline void replay_take_turns(struct replay *r, const struct table *table,
                                      struct device *dev, int i)
 {
@@ -120,8 +120,8 @@ static inline void replay_end_turns(struct replay *r, const struct table *table,
                        table_stage_count(table, k));
 }
 
-/* theta_{t+1} = theta_t - lr_t / N sum_i grad f_i(that_i); a stage that others read too has the sum
- * over its users first, so that it is added once. */
+/* theta_{t+1} = theta_t - lr_t / N sum_i grad f_i(theta used by i). The gradient of a stage with
+ * several readers is summed over the readers first, and added once. */
 static inline void replay_step(struct replay *r, struct oracle *o, struct device *dev)
 {
     const struct table *table = o->table;

@@ -1,7 +1,6 @@
-/* Walks through a schedule as its devices would, with what they hold written down instead of
- * computed: every act must find what it needs where it is, and leaves what it makes. A device sends
- * its messages one behind another, each when the one before was received, and a receive waits for
- * its own. */
+/* Walks through a schedule as its devices would, noting versions instead of computing: every act
+ * must find its inputs on its device, and leaves its result there. A device sends one message after
+ * another, each once the message before is received, and a receive waits for its own message. */
 #ifndef SOTTO_TESTS_STRATEGY_CDP_CDP_WALK_H
 #define SOTTO_TESTS_STRATEGY_CDP_CDP_WALK_H
 
@@ -27,14 +26,14 @@ struct walk_stage { /* what a device has of a stage */
     int64_t version[WALK_VERSIONS];
     int versions;
     unsigned sum[2];   /* micro-batches in the gradient sum of an even and an odd step */
-    int64_t optimizer; /* updates it has seen; -1: it is not here */
+    int64_t optimizer; /* updates made so far; -1: on another device */
 };
 
-struct walk_slot { /* a micro-batch under way on a device */
+struct walk_slot { /* a micro-batch in flight on a device */
     int64_t step;
     int micro;
-    int64_t version[WALK_N]; /* that the stage went forward with; -1: it has no activations */
-    bool edge[WALK_N], gradient[WALK_N]; /* before stage j, behind stage j */
+    int64_t version[WALK_N];             /* version of the stage's forward; -1: no activations */
+    bool edge[WALK_N], gradient[WALK_N]; /* before stage j, after stage j */
 };
 
 struct walk_message {
@@ -72,7 +71,7 @@ static void walk_install(struct walk_stage *stage, int64_t version)
     stage->version[stage->versions++] = version;
 }
 
-/* Drops all but what the schedule says is held in a time step. */
+/* Drops all versions but those that the schedule lists in a time step. */
 static void walk_purge(struct walk *w, int device, int64_t time)
 {
     for (int j = 0; j < w->s.n; j++) {
@@ -107,7 +106,7 @@ static void walk_begin(struct walk *w, const struct cdp_schedule *s)
     }
 }
 
-/* The slot of a micro-batch on a device, taken by it if it was free. */
+/* Returns the slot of a micro-batch on a device; a free slot becomes the micro-batch's. */
 static struct walk_slot *walk_slot(struct walk *w, int device, int64_t step, int micro, int k)
 {
     assert_in_range(k, 0, cdp_slots(&w->s, device) - 1);
@@ -246,7 +245,7 @@ static void walk_same(const struct cdp_move *a, const struct cdp_move *b)
     assert_int_equal(a->before, b->before);
 }
 
-/* Whether the message has come. */
+/* True if the message has arrived. */
 static bool walk_receive(struct walk *w, int device, const struct cdp_move *m, int64_t time)
 {
     struct walk_stage *stage = &w->device[device].stage[m->stage];
@@ -305,7 +304,7 @@ static bool walk_act(struct walk *w, int device, const struct cdp_act *act, int6
     }
 }
 
-/* What the schedule says a device holds in a time step, it holds. */
+/* Checks that a device holds in a time step all versions that the schedule lists. */
 static void walk_check_held(struct walk *w, int device, int64_t time)
 {
     for (int j = 0; j < w->s.n; j++) {

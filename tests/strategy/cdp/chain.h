@@ -19,7 +19,7 @@ enum { CHAIN_EACH = CHAIN_WIDTH * (CHAIN_WIDTH + 1), CHAIN_MOST = CHAIN_STAGES *
 struct chain_slot {
     int64_t number;
     bool sum;
-    int forwards, backwards; /* the next ones, where it is whole */
+    int forwards, backwards; /* of the next, if the micro-batch is whole */
     float x[CHAIN_STAGES][CHAIN_WIDTH], y[CHAIN_STAGES][CHAIN_WIDTH];
     double loss;
     struct buffer edge[CHAIN_STAGES], dedge[CHAIN_STAGES];
@@ -34,7 +34,7 @@ struct chain {
     int size;         /* workers that share the data */
     int64_t nan_at;   /* micro-batch whose loss is no number; -1: none */
     double seconds;   /* of a stage's forward, where time is modelled; backward takes as long */
-    /* (optional) Called in front of every task, by the worker whose it is. */
+    /* (optional) Called in front of every task, by the task's worker. */
     enum sotto_status (*watch)(struct chain *c, int slot, int k, bool backward);
     void *watcher;
     struct chain_slot slot[CHAIN_SLOTS];

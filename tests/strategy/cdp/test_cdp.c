@@ -9,14 +9,14 @@ enum { STEPS = 6 };
 
 struct case_ {
     struct cdp_case is;
-    bool virtual_;          /* the engine; else threads */
-    int import_at;          /* step that its own parameters are imported in front of; 0: none */
-    bool again;             /* steps behind it are made twice, from the state that there was */
-    int change_at;          /* step that `then` goes on in front of; 0: none */
+    bool virtual_; /* the engine; else threads */
+    int import_at; /* step in front of which the run's own parameters are imported; 0: none */
+    bool again;    /* steps after `import_at` are made twice, from the saved state */
+    int change_at; /* step in front of which `then` continues; 0: none */
     struct cdp_case then;   /* another rule or placement, with as many workers */
     struct state_visitor v; /* of it: the workers' visits in turn */
 
-    /* What came out. */
+    /* Results. */
     float x[STEPS + 1][CHAIN_MOST];
     double loss[STEPS], norm[STEPS];
 };
@@ -47,7 +47,7 @@ static enum sotto_status look(struct case_ *c, struct worker *w, struct strategy
     return SOTTO_OK;
 }
 
-/* One after the other, as they are in one process. */
+/* Saves the workers' states, one after the other in one process. */
 static enum sotto_status save(struct case_ *c, struct worker *w, struct strategy *s)
 {
     if (w->rank == 0)
@@ -113,7 +113,7 @@ static enum sotto_status step_and_back(struct case_ *c, struct seat *p, struct w
     return load(p->s, x);
 }
 
-/* Another method goes on from the state that there is. */
+/* Continues from the current state with another method. */
 static enum sotto_status go_on(struct case_ *c, struct seat *p, struct worker *w)
 {
     float x[CHAIN_MOST];
@@ -161,8 +161,8 @@ static enum replay_rule rule_of(const struct cdp_case *c)
                                         : REPLAY_SYNC;
 }
 
-/* The state that the rule before leaves has theta_{t-1} of the stages that it still needs: all, all
- * but the last, none. Where it has none, theta_t stands for it. */
+/* A state has theta_{t-1} of the stages for which its rule needs it: all, all but the last, none.
+ * Stages without theta_{t-1} continue with theta_t. */
 static void change_rule(struct replay *r, const struct case_ *c, struct device *dev)
 {
     const size_t from = r->rule == REPLAY_V1   ? r->theta.count
@@ -303,7 +303,7 @@ static void mp(void **state)
     equals_rule("mp");
 }
 
-/* What is computed with rounded, weights, clipping, and tensors that two stages share. */
+/* Rounded parameters, weights, clipping, and tensors that two stages share. */
 static void variants(const char *placement, bool tied)
 {
     EACH_SHARED(variant, LEAP, 24) {
@@ -359,8 +359,8 @@ static void mp_variants(void **state)
     variants("mp", false);
 }
 
-/* Parameters that are imported in the middle stand for those before them too; the optimizer keeps
- * its state, wherever it is. Steps that are made again from a state that was saved are the same. */
+/* Imported parameters replace both versions; the optimizer keeps its state on any device. Steps
+ * repeated from a saved state are the same. */
 static void imports(void **state)
 {
     (void)state;
@@ -379,7 +379,7 @@ static void imports(void **state)
     }
 }
 
-/* A run goes on with another rule, and elsewhere, from the versions that the file has. */
+/* A run continues with another rule, and in another placement, from the versions in the file. */
 static void changes(void **state)
 {
     (void)state;

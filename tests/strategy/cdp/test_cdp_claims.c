@@ -1,5 +1,5 @@
-/* What is said of cyclic data parallelism, counted in its schedule for 1 to 8 stages: versions,
- * activations, messages, and where things are. Steady is what lies between the first step, which
+/* Claims about cyclic data parallelism, counted in its schedule for 1 to 8 stages: versions,
+ * activations, messages, and places of states. The steady part is between the first step, which
  * fills the pipeline, and the last. */
 #include "strategy/cdp/cdp_walk.h"
 #include "strategy/cdp/schedule/count.h"
@@ -73,7 +73,7 @@ static void test_pause(void **state)
     }
 }
 
-/* Stage activations that a device has in a time step, those of its tasks in it included. */
+/* Counts saved stage activations of a device in a time step, with those of running tasks. */
 static int activations(const struct cdp_schedule *s, int device, int64_t time)
 {
     int n = 0;
@@ -108,7 +108,7 @@ static void test_activations(void **state)
     }
 }
 
-/* A device's messages in a time step by what they are, added to `count`. */
+/* Counts a device's messages in a time step by kind, added to `count`. */
 static void count_sent(const struct cdp_schedule *s, int device, int64_t time,
                        int count[CDP_STATE + 1][N])
 {
@@ -202,8 +202,8 @@ static void test_messages(void **state)
         }
 }
 
-/* sync: as many messages as dp has, all of a stage one behind another: no device has two to send.
- */
+/* sync: the same number of messages as dp, but a stage's messages follow each other: no device has
+ * two to send. */
 static void test_sync_messages(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void test_two_versions(void **state)
             }
 }
 
-/* What is held comes again: a step later, or when all devices of a stage had their turn. */
+/* The pattern of versions repeats: a step later, or when all devices of a stage had their turn. */
 static void test_holds_again(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
-/* What cyclic data parallelism does, watched while it runs in virtual time, in which a time step is
- * a second: every message at its sender's, every activation, and where the state of each stage is.
- */
+/* Cyclic data parallelism, watched while it runs in virtual time, with a time step of a second:
+ * every message at its sender, every activation, and the place of each stage's state. */
 #include "strategy/cdp/cdp_lab.h"
 
 enum { STEPS = 6, FIRST = 2, STEADY = 3 }; /* steps in which the pipeline is full */
 enum { WORKERS = CHAIN_STAGES * (CHAIN_STAGES + 1) / 2, MESSAGES = 1 << 14 };
 
-/* What it is by where it lies; neither is an edge between stages, or the few numbers of a step. */
+/* The kind of a message, by its address: an address outside the vectors is an edge between stages,
+ * or the counts of a step. */
 enum kind { SUM, PARAMETERS, STATE, EDGE, NUMBERS, KINDS };
 
 struct message {
@@ -20,7 +20,7 @@ struct watched {
     struct cdp_case is;
     struct seat seat[WORKERS];
     struct tap {
-        struct comm_ops ops; /* first: what a communicator has instead of its own */
+        struct comm_ops ops; /* first: a communicator's ops are replaced by these */
         const struct comm_ops *own;
         struct watched *of;
         int worker;
@@ -102,7 +102,7 @@ static int64_t collectives(struct seat *p, struct worker *w)
     return sum;
 }
 
-/* zero: each worker has one stage, and each stage is with one worker. */
+/* zero: every worker has one stage, and every stage is on one worker. */
 static enum sotto_status one_to_one(const struct watched *w, int rank, int now)
 {
     const int n = w->is.n;
@@ -182,8 +182,8 @@ struct traffic {
     int stage[KINDS][CHAIN_STAGES];
     int all[KINDS];
     int most[KINDS]; /* that a worker sends in a time step */
-    int together;    /* ... of sums, parameters, states and edges */
-    int moves;       /* pairs of worker and time step in which there are such */
+    int together;    /* messages of sums, parameters, states and edges sent together */
+    int moves;       /* pairs of worker and time step with such messages */
     size_t bytes;    /* of sums and parameters */
 };
 
@@ -270,7 +270,7 @@ static void dp(void **state)
         }
 }
 
-/* One worker, that keeps (n + 1) / 2 micro-batches' activations at most. */
+/* One worker keeps activations of (n + 1) / 2 micro-batches at most. */
 static void single(void **state)
 {
     (void)state;
@@ -298,9 +298,9 @@ static void pp(void **state)
         }
 }
 
-/* Of a stage's workers each has one micro-batch's activations. Their optimizer's state goes from
- * one to another where a step's micro-batches are no multiple of them; with v1 the parameters go
- * with it. */
+/* Each of a stage's workers has one micro-batch's activations. The optimizer's state moves between
+ * them if the number of micro-batches is no multiple of the number of workers; with v1 the
+ * parameters move, too. */
 static void mp(void **state)
 {
     (void)state;
@@ -331,7 +331,7 @@ static void mp(void **state)
         }
 }
 
-/* A worker sends the stage that it has, and nothing else, and has memory for the one that comes
+/* A worker sends its stage and nothing else, and has memory for the stage that arrives
  * meanwhile. */
 static void zero(void **state)
 {

@@ -34,7 +34,7 @@ static void check_end(struct walk *w, int64_t step)
     }
 }
 
-/* At a round's end the parameters are where the schedule says. */
+/* At the end of a round the parameters are where the schedule lists them. */
 static void check_round(struct walk *w, int64_t step)
 {
     for (int j = 0; j < w->s.n; j++) {
@@ -48,7 +48,7 @@ static void check_round(struct walk *w, int64_t step)
     }
 }
 
-/* Micro-batches under way behind a time step, at most. */
+/* Most micro-batches in flight after a time step. */
 static void count_slots(const struct walk *w, int most[WALK_DEVICES])
 {
     for (int d = 0; d < cdp_devices(&w->s); d++) {
@@ -93,7 +93,8 @@ static void test_walk(void **state)
             }
 }
 
-/* Who stops at a round's end receives what is under way, and that is all. */
+/* A device that stops at the end of a round receives all messages in flight, and no others
+ * exist. */
 static void test_pending(void **state)
 {
     (void)state;

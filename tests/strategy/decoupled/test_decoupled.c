@@ -1,12 +1,12 @@
 /* random, striding and every against their formulas: every step of every group, in every mesh and
- * sharding; the identities that they have, and what they send, to the byte. */
+ * sharding; identities of the methods, and the bytes that they send. */
 #include "strategy/decoupled/decoupled.h"
 #include "strategy/replicate/replicate_lab.h"
 
 enum method_of { RANDOM, STRIDING, EVERY };
 static const char *const names[] = {"random", "striding", "every"};
 
-/* What is asked for. */
+/* Options of a case. */
 struct asked {
     enum method_of method;
     double rate; /* of every: 1 / n */
@@ -71,7 +71,7 @@ static enum sotto_status trial_run(struct trial *t)
     return lab_run(&t->lab);
 }
 
-/* Elements of worker s's own vector, by where they are in the whole one. */
+/* Elements of worker s's own vector, by their places in the whole vector. */
 static int own_elements(const struct rule *rule, int s, int whole[COUNT])
 {
     const int slices = rule->shard == SHARD_DDP ? 1 : rule_slices(rule), length = STAGE / slices;
@@ -110,7 +110,7 @@ static double sign_of(double x)
     return (x > 0) - (x < 0);
 }
 
-/* Averages element i of m, which what is sent leaves. */
+/* Averages element i of m over the groups; sent parts leave m. */
 static double average(struct formula *f, const struct asked *a, int i)
 {
     double sum = 0;
@@ -208,8 +208,8 @@ static const int meshes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {1, 2},
                                 {2, 2}, {3, 2}, {1, 4}, {2, 4}};
 enum { MESHES = sizeof meshes / sizeof *meshes };
 
-/* Differences that rounding makes, as in test_replicate.c; a wrong formula is off by 1e-3. Of bf16
- * what is sent may round to the other side, which is half a percent of it. */
+/* Rounding errors, as in test_replicate.c; a wrong formula is off by 1e-3. In bf16 a sent value may
+ * round to the other neighbour, half a percent of the value away. */
 static double room(const struct asked *a)
 {
     return a->dtype == DTYPE_BF16 ? 2e-2 : 1e-5;
@@ -287,7 +287,7 @@ static void identities(void **state)
         sync.bare = true;
         assert_ok(trial_run(&t));
         assert_ok(lab_run(&sync));
-        for (int k = 0; k < sync.steps * mesh[0]; k++) /* they never come apart */
+        for (int k = 0; k < sync.steps * mesh[0]; k++) /* the groups never diverge */
             assert_memory_equal(t.lab.own[k / mesh[0]][k % mesh[0]], t.lab.x[k / mesh[0]],
                                 sizeof t.lab.x[0]);
         for (int k = 0; k < sync.steps; k++)
@@ -309,9 +309,9 @@ static int sign_bytes(const struct asked *a, int values, const int *at)
     return bytes;
 }
 
-/* Values of 2 to 4 groups, of all that travels in a step: what is summed is short, so that a worker
- * sends all it has to each of the others, as it does what everybody counts. No place of an element
- * travels, and a sign is two bits. */
+/* Bytes of 2 to 4 groups, all that is sent in a step. Sums are short, so a worker sends its whole
+ * vector to each other worker, as it does with counts. Places of elements are not sent, and a sign
+ * has two bits. */
 static void bytes(void **state)
 {
     (void)state;
@@ -354,7 +354,7 @@ static void nobody_looks(void **state)
         struct trial t[2];
         for (int k = 0; k < 2; k++) {
             t[k] = trial_make(a, shard, mesh[0], mesh[1]);
-            t[k].lab.steps = 13; /* behind a step in which the groups of every have met */
+            t[k].lab.steps = 13; /* after a step in which the groups of every have met */
             t[k].lab.threads = i % 2;
             t[k].lab.ahead = k;
             assert_ok(trial_run(&t[k]));
@@ -365,7 +365,8 @@ static void nobody_looks(void **state)
     }
 }
 
-/* Who abandons a round before it has looked at the parameters lets the others come to them. */
+/* A worker that abandons a round before its exchange is complete does not block the other
+ * workers. */
 static void abandoned(void **state)
 {
     (void)state;
@@ -384,8 +385,8 @@ static void abandoned(void **state)
     }
 }
 
-/* A loss that is no number, on one worker, while exchanges of the step before are under way: all of
- * them end with it. */
+/* A loss on one worker is no number while exchanges of the step before are in flight: all workers
+ * end with this loss. */
 static void broken_loss(void **state)
 {
     (void)state;
@@ -400,8 +401,8 @@ static void broken_loss(void **state)
     }
 }
 
-/* With signs an element of x moves by the learning rate when it is exchanged, and only then: within
- * n steps of striding each one does so once, in a step of random as many as the rate says. */
+/* With signs an element of x moves by the learning rate when it is exchanged, and only then: in
+ * striding once in n steps, in random in a step for the share of elements that `rate` sets. */
 static void who_moves(void **state)
 {
     (void)state;
@@ -458,8 +459,8 @@ static enum sotto_status resolve(const char *const *option, struct optim_config 
     return strategy_optim(&config, optim, NULL);
 }
 
-/* Stages share a message until it is long enough, if what is behind it is too; and behind the last
- * one's beginning nothing sets out any more. */
+/* Stages share a message until it is long enough, if the stages after it have enough, too; after
+ * the last section has begun no exchange starts. */
 static void sections(void **state)
 {
     (void)state;
@@ -503,7 +504,7 @@ static void sections(void **state)
     table_free(&table);
 }
 
-/* A stage has a message of its own where what is sent of it is as long as that is to be. */
+/* A stage has a message of its own if its bytes reach `message`. */
 static void messages(void **state)
 {
     (void)state;
@@ -572,8 +573,8 @@ static void printed_rates(void **state)
         }
 }
 
-/* The optimizer is the method's own, with its own defaults, unless it was said otherwise: then the
- * kind must agree. What several runs share is no contradiction. */
+/* The optimizer is the method's, with its own defaults, unless the user has set another: then the
+ * kind must agree. Options that several runs share are no contradiction. */
 static void optimizer(void **state)
 {
     (void)state;

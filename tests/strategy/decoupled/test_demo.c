@@ -1,5 +1,5 @@
-/* DeMo against its formula, step by step in double precision, and against what the published
- * optimizer computed; the identities that it has, and what it sends, to the byte. */
+/* DeMo against its formula, step by step in double precision, and against results of the published
+ * optimizer; identities of the method, and the bytes that it sends. */
 #include "strategy/given.h"
 
 #include "base/rng.h"
@@ -8,7 +8,7 @@
 enum sign { AFTER, BEFORE, OFF };
 static const char *const signs[] = {"after", "before", "off"};
 
-/* What is asked for. */
+/* Options of a case. */
 struct asked {
     int chunk, top; /* top 0: rate */
     double rate, decay;
@@ -131,7 +131,7 @@ static int keep_of(const struct asked *a, int size)
     return keep < 1 ? 1 : keep < size ? keep : size;
 }
 
-/* q of one group: its largest coefficients, which leave m. */
+/* Takes q of one group, the largest coefficients, out of m. */
 static void extract(struct trial *t, const struct piece_of *p, double *m, double *q, bool *is)
 {
     static double in[GIVEN_ROOM], c[GIVEN_ROOM], out[GIVEN_ROOM];
@@ -184,7 +184,7 @@ static void step_piece(struct trial *t, const struct piece_of *p, double lr)
         t->x[p->at[i]] -= lr * (t->is.sign == AFTER ? sign_of(out[i]) : out[i]);
 }
 
-/* Chunks of what worker `s` owns: runs of the vector that tensors cover without a gap. */
+/* Steps chunks of worker `s`: runs of its vector that tensors cover without a gap. */
 static void step_chunks(struct trial *t, const struct table *table, int s, double lr)
 {
     static struct piece_of p;
@@ -304,7 +304,7 @@ static bool whole(int mesh)
     return meshes[mesh].slices == 1 || strcmp(meshes[mesh].shard, "ddp") == 0;
 }
 
-/* In every mesh, with one thing asked for after the other. */
+/* In every mesh, one option changed after the other. */
 static void formula(void **state)
 {
     (void)state;
@@ -333,8 +333,8 @@ static void formula(void **state)
             }
 }
 
-/* What the published optimizer computed. It adds up lr times the gradient, which is the same here;
- * where a sign differs, parameters are two steps of lr apart. */
+/* Results of the published optimizer, which sums lr times the gradient: the same here. Where a sign
+ * differs, parameters differ by two steps of lr. */
 static void published(void **state)
 {
     (void)state;
@@ -446,8 +446,8 @@ static void equal_bits(void **state)
     }
 }
 
-/* 60 x 35 in 25 tiles of (12, 7), whose 84 places take 7 bits; or in chunks of 12, of which each of
- * two workers has 87 and a half one, and 4 bits count them. To whole words. */
+/* 60 x 35 in 25 tiles of (12, 7), whose 84 places take 7 bits; or in chunks of 12, 87 and a half on
+ * each of two workers, with places of 4 bits. Padded to whole words. */
 static void bytes(void **state)
 {
     (void)state;
@@ -484,7 +484,7 @@ static void bytes(void **state)
             assert_ok(given_run(&t->given));
             for (int s = 0; s < 3; s++)
                 for (int r = 0; r < groups; r++) {
-                    const int64_t counts = COUNTS * sizeof(double); /* sent beside */
+                    const int64_t counts = COUNTS * sizeof(double); /* sent in addition */
                     const int64_t want = (groups - 1) * (cases[i].bytes + counts);
                     if (t->given.sent[s][r] != want)
                         fail_with("case %zu, %d groups: %lld bytes, not %lld", i, groups,
@@ -494,8 +494,8 @@ static void bytes(void **state)
         }
 }
 
-/* Stages share a message that is shorter than it is to be: two of 64 elements, of which half are
- * sent, a value each and 4 bits of 16. */
+/* Stages share a message if theirs would be too short: two of 64 elements, half of them sent, a
+ * value and 4 bits of 16 places each. */
 static void messages(void **state)
 {
     (void)state;
@@ -527,8 +527,8 @@ static void messages(void **state)
         }
 }
 
-/* Steps that end while the next one's forward runs are the same to the bit as steps that somebody
- * waits for, over chunks that reach from one stage into another, too. */
+/* Steps that end during the next step's forward have the same bits as steps that are waited for,
+ * also with chunks that reach from one stage into the next. */
 static void nobody_looks(void **state)
 {
     (void)state;
@@ -550,7 +550,7 @@ static void nobody_looks(void **state)
     }
 }
 
-/* Tiles where each worker owns all, by the sharding or alone in its group; as many as they have. */
+/* Tiles if each worker owns all elements, by the sharding or alone in its group. */
 static void automatic(void **state)
 {
     (void)state;
@@ -566,7 +566,7 @@ static void automatic(void **state)
     }
 }
 
-/* A gradient that is no number is seen in the parameters of all groups: signs do not hide it. */
+/* A gradient that is no number reaches the parameters of all groups: signs do not hide it. */
 static void broken_gradient(void **state)
 {
     (void)state;

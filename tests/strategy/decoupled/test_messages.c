@@ -1,4 +1,4 @@
-/* What vectors are cut into, and the messages that are made of them. */
+/* Tiles of vectors, and messages of their coefficients. */
 #include "base/scratch.h"
 
 #include <math.h>
@@ -68,7 +68,7 @@ static void chunks_cover_tensors(void **state)
                 for (int k = 0, i = 0; k < 2; k++) {
                     size_t of_stage = 0;
                     assert_int_equal(plan.section[k].first, i);
-                    assert_int_equal(plan.section[k].end, ends[k]); /* behind padding */
+                    assert_int_equal(plan.section[k].end, ends[k]); /* after padding */
                     for (; i < plan.section[k].first + plan.section[k].n; i++) {
                         const struct tiles *t = &plan.list[i];
                         assert_true(t->at < ends[k] && (k == 0 || t->at >= ends[0]));
@@ -89,8 +89,9 @@ static void chunks_cover_tensors(void **state)
             }
 }
 
-/* Without padding chunks go on over stages, be they shorter than one: each is of the stage that it
- * begins in, and what is wanted of a stage has come with the stages up to it. */
+/* Without padding chunks continue over stages, even over stages shorter than a chunk: a chunk
+ * belongs to the stage of its first element, and a stage is complete once the messages of all
+ * stages up to it are decoded. */
 static void chunks_reach_over(void **state)
 {
     (void)state;
@@ -184,8 +185,8 @@ static void shares_that_are_whole(void **state)
         }
 }
 
-/* More tiles than an int counts, along either side: lists of them follow one another without a gap,
- * and what is sent is as long as all of them make it. Nothing is allocated. */
+/* More tiles than an int can count, along either side: their lists follow each other without a gap,
+ * and the message has the length of all lists together. No memory is allocated. */
 static void very_many(void **state)
 {
     (void)state;
@@ -277,7 +278,7 @@ static void length_of_messages(void **state)
     table_free(&table);
 }
 
-/* Where blocks ended, and what was in them then: elements of y, or the block alone in `room`. */
+/* Ends of blocks, and the elements in them: in y, or in `room` for a single block. */
 struct seen {
     const float *y, *room;
     float *all;
@@ -295,8 +296,8 @@ static void look(void *arg, size_t begin, size_t end)
     s->n++;
 }
 
-/* Vectors of several blocks: what comes is whole when it is said to be, up to the end, and the bits
- * are the same with blocks of another size. */
+/* Vectors of several blocks: each block is complete when `take` is called, up to the end, and
+ * blocks of another size give the same bits. */
 static void blocks(void **state)
 {
     (void)state;
@@ -326,7 +327,7 @@ static void blocks(void **state)
             }
             assert_memory_equal(before, m, sizeof m); /* as blocks were before they were encoded */
             assert_int_equal(codec_room(&c), seen[1].most);
-            for (size_t e = 0; e < COUNT; e++) /* what was taken out is what is decoded */
+            for (size_t e = 0; e < COUNT; e++) /* decoding gives the parts that were taken out */
                 assert_float_equal(left[i][e] + y[i][e], m[e], 1e-5);
             codec_free(&c);
             device_close(&dev);

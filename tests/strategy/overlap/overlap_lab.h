@@ -1,5 +1,5 @@
-/* Runs of dpu, acco-wp and acco (or of what their checkpoints are resumed with) on the quadratic,
- * with all that they did, round by round. */
+/* Runs of dpu, acco-wp and acco (or of methods that resume their checkpoints) on the quadratic,
+ * recorded round by round. */
 #ifndef SOTTO_TESTS_STRATEGY_OVERLAP_OVERLAP_LAB_H
 #define SOTTO_TESTS_STRATEGY_OVERLAP_OVERLAP_LAB_H
 
@@ -26,7 +26,7 @@ struct lab {
     seat_body *body; /* what a worker does; NULL: seat_train */
     void *arg;       /* the body's */
 
-    /* What came out; of rank 0 where workers are not told apart. */
+    /* Results, of rank 0 if all workers have the same. */
     float x[ROUNDS][COUNT];
     struct round round[ROUNDS];
     size_t bytes[MEMORY_CATEGORIES]; /* before the first round */
@@ -61,7 +61,8 @@ static inline struct lab lab_make(int method, int workers)
                         .nan_at = -1};
 }
 
-/* Of round t; it moves, so that a step with another round's is seen. */
+/* Learning rate of round t: different in each round, so that a step with another round's is
+ * noticed. */
 static inline double lab_lr(int t)
 {
     return 0.05 * (1 + 0.5 * cos(2.0 * t));
@@ -136,8 +137,8 @@ static inline enum sotto_status seat_gather(struct seat *seat, double theta[COUN
     return SOTTO_OK;
 }
 
-/* A round between whose neighbours the parameters may be looked at. All methods but acco-wp compute
- * first with what `gather` has shown; acco-wp with an estimate, once there is one. */
+/* A round before and after which the parameters may be read. All methods but acco-wp compute first
+ * at the parameters that `gather` returned; acco-wp at an estimate, once there is one. */
 static inline enum sotto_status seat_round(struct seat *seat, int t, bool looks, struct round *out)
 {
     double theta[COUNT];
@@ -183,7 +184,7 @@ static inline enum sotto_status seat_history(struct seat *seat)
     return SOTTO_OK;
 }
 
-/* Rounds [from, to), with what they did in `lab`. */
+/* Makes rounds [from, to) and records them in `lab`. */
 static inline enum sotto_status seat_rounds(struct seat *seat, int from, int to)
 {
     struct lab *lab = seat->lab;

@@ -55,7 +55,8 @@ static inline void reference_add(struct reference *r, struct sum *s, const doubl
     s->microbatches++;
 }
 
-/* `times` of every worker; 0: what it computes beside its lane. */
+/* Adds `times` micro-batches of every worker; 0: as many as the worker computed during its lane's
+ * job. */
 static inline void reference_compute(struct reference *r, struct sum *s, const double *at,
                                      int times)
 {
@@ -80,7 +81,7 @@ static inline void reference_average(struct reference *r, const struct sum *s, d
         g[i] *= r->is.clip / r->norm;
 }
 
-/* Where one step leads; it is made unless `out` is elsewhere. */
+/* Computes a step; its result replaces the parameters unless `out` is another vector. */
 static inline void reference_step(struct reference *r, const double *g, double lr, double *out)
 {
     const bool peek = out != r->theta;

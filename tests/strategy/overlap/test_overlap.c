@@ -1,5 +1,4 @@
-/* dpu, acco-wp and acco compute what their formulas say, in every round, whatever the counts, the
- * mesh and the engine. */
+/* dpu, acco-wp and acco follow their formulas in every round, with any counts, mesh and engine. */
 #include "strategy/overlap/overlap_reference.h"
 
 static void compare(const struct lab *lab, int32_t (*count)[MOST])
@@ -33,8 +32,8 @@ static struct lab method(int which, int workers)
     return lab;
 }
 
-/* In virtual time with links that take none, a worker computes `accumulate` micro-batches and finds
- * its lane done; a replay says how many, and every worker has its own number. */
+/* In virtual time with infinitely fast links a worker computes `accumulate` micro-batches and finds
+ * its lane done; in a replay the number is given, for each worker its own. */
 static void sequential(void **state)
 {
     (void)state;
@@ -140,8 +139,7 @@ static void engines(void **state)
             }
 }
 
-/* What real time made of it, on links that are slow enough for several micro-batches, a replay
- * makes again. */
+/* A replay repeats a run in real time, over links slow enough for several micro-batches. */
 static void replay(void **state)
 {
     (void)state;
@@ -165,14 +163,14 @@ static void replay(void **state)
     }
 }
 
-/* The last rounds of a run, with an optimizer that begins anew. */
+/* The last rounds of a run, with an optimizer that starts from zero. */
 static enum sotto_status train_late(struct seat *seat)
 {
     TRY(seat_import(seat));
     return seat_rounds(seat, 2, seat->lab->rounds);
 }
 
-/* The rounds without delay are the first ones of the run, whatever the optimizer has seen of it. */
+/* Undelayed rounds are the first of the run, even if the optimizer starts later. */
 static void warm_up(void **state)
 {
     (void)state;
@@ -180,7 +178,7 @@ static void warm_up(void **state)
         struct lab lab = method(1, 2);
         lab.body = late ? train_late : NULL;
         assert_ok(lab_virtual(&lab));
-        assert_int_equal(lab.lines, lab.rounds - lab.warmup); /* that computed beside their lane */
+        assert_int_equal(lab.lines, lab.rounds - lab.warmup); /* computed during the lane's job */
     }
 }
 

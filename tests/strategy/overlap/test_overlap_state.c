@@ -1,6 +1,5 @@
-/* What dpu, acco-wp and acco keep, and what they do when something is wrong: tentative steps move
- * nothing, others are shown the real parameters, memory is as in ACCO's table 1, and a fault ends
- * all workers. */
+/* State and faults of dpu, acco-wp and acco: tentative steps move nothing, readers see the real
+ * parameters, memory is as in ACCO's table 1, and a fault ends all workers. */
 #include "strategy/overlap/overlap.h"
 #include "strategy/overlap/overlap_lab.h"
 
@@ -15,7 +14,7 @@ static struct lab optimizer(int method, int workers, int which)
     return lab;
 }
 
-/* Of this worker's state and its part of the parameters. */
+/* Hashes this worker's state and its part of the parameters. */
 static enum sotto_status hash_of(struct seat *seat, uint64_t *hash)
 {
     struct state_visitor v;
@@ -44,7 +43,7 @@ static enum sotto_status peeks(struct seat *seat)
         for (int i = 0; i < COUNT; i++)
             room[i] = 1 + (float)i;
         write_floats(r->is.dev, away.view, COUNT, room);
-        for (int k = 0; k < r->is.n_part; k++) /* the next round gives it its own again */
+        for (int k = 0; k < r->is.n_part; k++) /* the next round sets its own views */
             r->is.part[k].theta = r->is.part[k].g = view_at(away.view, r->is.part[k].begin);
         TRY(hash_of(seat, &before));
         for (int i = 0; i < 3; i++)
@@ -146,7 +145,7 @@ static void memory_table(void **state)
 }
 
 /* The first gradients, half 1 and half 2 of the first and of a later round: micro-batch n of worker
- * 1 ends everybody, by its name. */
+ * 1 ends all workers, and the message names it. */
 static void no_number(void **state)
 {
     (void)state;
@@ -168,7 +167,7 @@ static void no_number(void **state)
         }
 }
 
-/* Where a worker is when another one fails: slower, faster, and waiting in its lane. */
+/* Another worker fails while this worker is slower, faster, or waits in its lane. */
 static void no_number_among_unequal_workers(void **state)
 {
     (void)state;
@@ -225,7 +224,7 @@ static void bad_replays(void **state)
     struct lab lab = optimizer(SHARD_ACCO, 2, 2);
     snprintf(lab.replay, sizeof lab.replay, "%s", at("nowhere"));
     assert_fails(lab_virtual(&lab), SOTTO_EIO, "nowhere");
-    lab = optimizer(SHARD_ACCO, 2, 2); /* what a run writes, and what editors make of it */
+    lab = optimizer(SHARD_ACCO, 2, 2); /* as written by a run, and as saved by editors */
     write_text(&lab, "# counts\n1\t2\r\n\n2 1 \n");
     lab.rounds = 1;
     assert_ok(lab_virtual(&lab));
