@@ -1,5 +1,4 @@
-/* Whole runs on a simulated cluster: what a round takes and what a worker holds, against
- * arithmetic. */
+/* Whole runs on a simulated cluster: time of a round and memory of a worker, against arithmetic. */
 #define _GNU_SOURCE /* cpu_set_t */
 #include <sched.h>
 
@@ -13,7 +12,7 @@
 enum { WORKERS = 4, STEPS = 3, MAX_OPTIONS = 12 };
 #define STEP 0.030 /* seconds of a micro-batch at speed 1 */
 
-/* What a run gave, and what its model says of stages. */
+/* Results of a run, and the stages of its model. */
 struct outcome {
     struct run_result result;
     struct worker_report worker[WORKERS];
@@ -77,7 +76,7 @@ static struct link_model links_of(const char *text)
     return links;
 }
 
-/* An all-reduce, or one turn of it. */
+/* Seconds of an all-reduce, or of one turn around the ring. */
 static double ring(const struct link_model *links, size_t bytes, int turns)
 {
     const struct formula f = {WORKERS, 1, links->intra, links->inter};
@@ -96,10 +95,10 @@ struct times {
     double compute, communication, exposed, seconds;
 };
 
-/* A round from its definition: forward, then backward from the last stage to the first; a lane that
- * takes the round's ten counts behind the first backward, and each stage's sum (`turns` around the
- * ring) when its backward is done or the lane is free. What is left of it then is exposed, as is
- * `behind`, which comes after the step. */
+/* Computes a round from its definition: forward, then backward from the last stage to the first;
+ * the lane sends the round's ten counts after the first backward, and each stage's sum (`turns`
+ * around the ring) when its backward is done and the lane is free. The rest of the lane's work is
+ * exposed, as is `behind`, work after the step. */
 static struct times predict(const struct outcome *o, const struct link_model *links, int turns,
                             double behind)
 {
@@ -145,8 +144,8 @@ static void assert_times(const char *name, const struct outcome *o, struct times
     }
 }
 
-/* On a link so slow that most is exposed, on one where only the last stage's sum is, and on one
- * that latency rules. */
+/* A link so slow that most is exposed, a link with only the last stage's sum exposed, and a link
+ * dominated by latency. */
 static void a_round_takes_its_time(void **state)
 {
     (void)state;
@@ -160,7 +159,7 @@ static void a_round_takes_its_time(void **state)
         assert_true(want.exposed > 0 && want.exposed < want.communication);
         assert_times("ddp", &ddp, want);
 
-        /* the norm of the sliced gradient and the new parameters come behind */
+        /* the norm of the sliced gradient and the new parameters are sent afterwards */
         struct outcome zero1 = simulate((const char *[]){link, "strategy.preset=zero1", NULL});
         double behind = gather(&links, WORKERS * sizeof(double));
         for (int k = 0; k < zero1.stages; k++)
@@ -185,7 +184,8 @@ static void a_round_sends_its_bytes(void **state)
     o = simulate((const char *[]){"link.intra=10MB/s", "train.nodes=1", NULL});
     assert_near("bytes inside", (double)o.worker[0].cost.inside, STEPS * bytes, 1e-3);
     assert_int_equal(o.worker[0].cost.between, 0);
-    /* across two nodes a third of it; the counts, which are small, one and two ranks back */
+    /* across two nodes a third of the bytes; the counts, which are small, pass one rank and two
+     * ranks */
     const double counts = 10 * sizeof(double), vectors = bytes - 3 * counts;
     o = simulate((const char *[]){"link.inter=10MB/s", "train.nodes=2", NULL});
     for (int r = 0; r < WORKERS; r++) {
@@ -211,8 +211,8 @@ static void no_link_exposes_nothing(void **state)
     }
 }
 
-/* A worker at a quarter of the speed makes everybody's round four times as long; the others wait
- * for three quarters of it. */
+/* A worker at a quarter of the speed makes the round of all workers four times as long; the others
+ * wait for three quarters of the round. */
 static void a_straggler_sets_the_pace(void **state)
 {
     (void)state;
@@ -234,8 +234,8 @@ static void assert_same(const struct outcome *a, const struct outcome *b)
         assert_memory_equal(&a->worker[r].cost, &b->worker[r].cost, sizeof(struct cost));
 }
 
-/* Two runs are one, to the last bit of every clock, on one core or two; jitter follows its seed and
- * changes times but not the training. */
+/* Two runs are equal to the last bit of every clock, on one core or two; jitter follows its seed
+ * and changes times but not the training. */
 static void runs_repeat(void **state)
 {
     (void)state;
@@ -305,7 +305,8 @@ static void memory_of_methods(void **state)
                               table[i / 2].method, r, memory_category_name(category[c]), is,
                               is / (double)o.parameters, bytes);
             }
-            /* gathered stages, bf16, and their gradients: those in turn, and those others read */
+            /* gathered stages, bf16, and their gradients: two in turn, and stages that others
+             * read */
             size_t rooms = i / 2 == 2 ? 2 * 2 * (2 * largest + kept) : 0;
             assert_in_range(memory[MEMORY_COMMUNICATION], rooms, rooms + (rooms ? 8 * LINE : 0));
             assert_true(o.report.memory[MEMORY_OPTIMIZER] >= memory[MEMORY_OPTIMIZER]);
@@ -313,7 +314,7 @@ static void memory_of_methods(void **state)
     }
 }
 
-/* A cluster as `options` (assignments, spaces between them) say. */
+/* Opens a cluster with `options`: assignments, spaces between them. */
 static enum sotto_status open_cluster(struct cluster *cluster, struct run_config *c,
                                       const char *options)
 {
@@ -327,7 +328,7 @@ static enum sotto_status open_cluster(struct cluster *cluster, struct run_config
     return cluster_open(cluster, c);
 }
 
-/* Who is on which node is the cluster's, whatever method is laid onto it. */
+/* The cluster decides the nodes of ranks, with any method. */
 static void methods_share_a_cluster(void **state)
 {
     (void)state;
@@ -433,7 +434,7 @@ static enum sotto_status pin(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* Cores of its own for each worker, and for the caller those it had. */
+/* Every worker has cores of its own; the caller keeps its cores. */
 static void workers_keep_to_their_cores(void **state)
 {
     (void)state;
@@ -497,7 +498,7 @@ static void ranks_around_share_cores(void **state)
     }
 }
 
-/* Workers of a machine divide the cores that they share, and those are not the machine's. */
+/* Workers of a machine divide the cores that they share, which may be fewer than the machine's. */
 static void threads_of_what_is_shared(void **state)
 {
     (void)state;
@@ -543,7 +544,7 @@ static void kernels_that_all_have(void **state)
                  "rank 0 computes on 'cpu' and rank 2 on 'cuda', and their copies of parameters "
                  "would diverge");
     char has[DEVICE_KERNELS_ROOM];
-    device_kernels("cpu", has); /* of this machine: what it chooses is the first */
+    device_kernels("cpu", has); /* of this machine: its best kernels are the first */
     struct memory memory = {0};
     struct device dev;
     assert_ok(device_open(&dev, "cpu", &memory, 1));
@@ -566,9 +567,8 @@ static void clusters_that_cannot_be(void **state)
         {"workers=4 link.inter=1GB/s,1ms",
          "link.inter is the link between nodes, and there is one node: --nodes=N places the 4 "
          "workers on several"},
-        {"workers=4 link.adapters=2",
-         "link.adapters is about the link between nodes, and there is "
-         "none: set --link.inter=BANDWIDTH,LATENCY and --nodes=N"},
+        {"workers=4 link.adapters=2", "link.adapters is about the link between nodes, and there is "
+                                      "none: set --link.inter=BANDWIDTH,LATENCY and --nodes=N"},
         {"workers=4 nodes=2 link.speed=1,2",
          "link.speed is about the link between nodes, and there is none: set "
          "--link.inter=BANDWIDTH,LATENCY"},
@@ -599,7 +599,8 @@ static void bounds_of_speeds_and_times(void **state)
     assert_fails(config_seconds("time", "100001s", x), SOTTO_EINVAL, "time = 100001s");
 }
 
-/* A key that is gone names the one in its place; old files hold it with its default. */
+/* An error for a removed key names the new key; old files may have the removed key with its
+ * default. */
 static void gone_key(void **state)
 {
     (void)state;

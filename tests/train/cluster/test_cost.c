@@ -1,5 +1,5 @@
-/* Whose time a run tells: totals are the slowest worker's, means are means, and nothing between
- * rounds counts. */
+/* Clocks of a run: totals are the slowest worker's, means are means, and nothing between rounds
+ * counts. */
 #include "train/fixture.h"
 
 #include <time.h>
@@ -23,14 +23,14 @@ static struct run_config configure(const char *out, const char *const *options)
     return c;
 }
 
-/* What the watcher saw, and what came of it. */
+/* Values that the watcher saw, and the result. */
 struct seen {
     double slowest[STEPS + 2], loss[STEPS + 2], share[STEPS + 2]; /* one run is a step longer */
     double pace[STEPS + 2];
     int told;
-    bool alone;  /* rank 0 tells of rounds that are not reported, too */
+    bool alone;  /* rank 0 prints rounds without a report, too */
     double nap;  /* seconds, while rank 0 saves */
-    int stop_at; /* a step; 0: nobody interrupts it */
+    int stop_at; /* a step; 0: no interruption */
     atomic_int stop;
     struct run_result result;
     struct worker_report worker[WORKERS];
@@ -116,7 +116,7 @@ static void a_straggler_counts(void **state)
     }
 }
 
-/* co2 hides its exchange, so fast workers are ahead at the end: the run ends with the last one. */
+/* co2 hides its exchange, so fast workers are ahead at the end: the run ends with the slowest. */
 static void the_last_one_ends_the_run(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void the_last_one_ends_the_run(void **state)
     assert_close("at the last report", seen.slowest[STEPS], seen.result.seconds);
 }
 
-/* The training loss of methods whose groups differ is that of all groups. */
+/* The training loss is that of all groups, also with methods whose groups differ. */
 static void the_loss_is_everybodys(void **state)
 {
     (void)state;
@@ -147,12 +147,12 @@ static void the_loss_is_everybodys(void **state)
                   (const char *[]){"strategy.preset=local-sgd", "tau=5", "train.time=virtual",
                                    "worker.step=1ms", "optim.lr=0", NULL});
     train(&c, &four);
-    for (int i = 1; i <= STEPS; i++) /* nobody moves, so that both see the same batches alike */
+    for (int i = 1; i <= STEPS; i++) /* parameters do not move, so that both have the same losses */
         assert_close("loss", four.loss[i], one.loss[i]);
     assert_close("the run's loss", four.result.loss, one.result.loss);
 }
 
-/* Rank 0 takes its time for each checkpoint: nobody trains or waits meanwhile. */
+/* Rank 0 takes time for each checkpoint: other workers neither train nor wait meanwhile. */
 static void saving_is_no_communication(void **state)
 {
     (void)state;
@@ -179,8 +179,8 @@ static void saving_is_no_communication(void **state)
     }
 }
 
-/* A run that is resumed has the costs of one that was not, each worker its own; other workers go on
- * from the slowest one's time. */
+/* A resumed run has the costs of an uninterrupted one, worker by worker; another number of workers
+ * continues from the slowest worker's time. */
 static struct run_config resumable(const char *preset, const char *folder, int steps, int nodes)
 {
     char line[64];
@@ -202,7 +202,7 @@ static void costs_are_resumed(void **state)
 {
     (void)state;
     const char *const presets[] = {"slowmo", "co2", "overlap-local-sgd"};
-    EACH_SHARED(i, LEAP, 6) { /* exchanges that are under way go on */
+    EACH_SHARED(i, LEAP, 6) { /* exchanges in flight continue */
         char folder[2][32];
         struct seen whole = {0}, part = {0};
         snprintf(folder[0], sizeof *folder, "whole.%d", i);
@@ -230,15 +230,15 @@ static void costs_are_resumed(void **state)
             assert_int_equal(p->inside, w->inside);
             assert_true(w->inside != w->between && (nodes == 4) == (w->inside == 0));
         }
-        for (int s = 1; s <= STEPS; s++) { /* the first line behind it, too */
+        for (int s = 1; s <= STEPS; s++) { /* the first line after a report, too */
             assert_close("share", part.share[s], whole.share[s]);
             assert_close("tokens/s", part.pace[s] / whole.pace[s], 1);
         }
     }
 }
 
-/* A fast rank 0 is far ahead of what a mean worker has: the lines that it tells by itself count
- * from its own time, from the start and behind a report or a checkpoint. */
+/* A fast rank 0 is far ahead of the mean worker: lines of rank 0 alone count from its own time,
+ * from the start or from the last report or checkpoint. */
 static void own_lines_count_from_own_time(void **state)
 {
     (void)state;
@@ -279,8 +279,7 @@ static void others_go_on_from_the_slowest(void **state)
     assert_true(other.result.seconds > part.result.seconds + 0.5 * STEP);
 }
 
-/* A pause changes nobody's lead: whoever is ahead of a straggler stays ahead, and waits for it
- * where they exchange. */
+/* A pause keeps every worker's lead over a straggler; the lead ends at an exchange. */
 static void pauses_change_no_lead(void **state)
 {
     (void)state;
@@ -300,8 +299,8 @@ static void pauses_change_no_lead(void **state)
     assert_true(plain.worker[0].cost.waited_others > 4 * STEP);
 }
 
-/* Nor how long an exchange takes that is under way in a lane: what is left of it is left behind the
- * pause, and what evaluations and checkpoints send takes nothing from it. */
+/* A pause does not shorten an exchange in flight in a lane: the rest of the exchange takes place
+ * after the pause, and messages of evaluations and checkpoints take nothing from it. */
 static void pauses_hide_nothing(void **state)
 {
     (void)state;
@@ -393,7 +392,7 @@ static void times_add_up(void **state)
     }
 }
 
-/* Four workers of so many seconds a micro-batch, ten of them each; 0: one that never had any. */
+/* Reports of four workers with ten micro-batches of `seconds` each; 0: no micro-batch. */
 static struct report report_four(const struct strategy_config *strategy, const double seconds[4],
                                  struct cost each)
 {
@@ -451,7 +450,7 @@ static void reports(void **state)
     assert_true(none.seconds == 0 && none.inside == 0);
 }
 
-/* A worker that has a stage of more work than the others' is not a slow one. */
+/* A worker with a stage of more work than other stages is no straggler. */
 static void parts_of_a_model(void **state)
 {
     (void)state;

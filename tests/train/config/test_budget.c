@@ -128,7 +128,8 @@ static void tokens_are_steps(void **state)
     }
 }
 
-/* acco makes as many micro-batches as there is time for: the run ends when they are enough. */
+/* acco makes a micro-batch whenever there is time: the run ends with the round that reaches the
+ * limit. */
 static void counted_tokens(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void counted_tokens(void **state)
     assert_true((double)r.samples < 400 * (1 + 1.5 / (double)r.step));
 }
 
-/* The slow worker takes 0.2 s for a round: 6 s are 30 of them, or what is the next round. */
+/* A round of the slow worker takes 0.2 s: 6 s are 30 rounds, or one more. */
 static void seconds(void **state)
 {
     (void)state;
@@ -172,8 +173,8 @@ static struct run_config configure_apart(const char *method, bool slow)
     return c;
 }
 
-/* Groups that have not exchanged yet when the time is up know that it is: nothing of a run of 3 s
- * but its last round and exchange is behind them; the same each time, and resumed. */
+/* Groups without an exchange so far know when the time is up: in a run of 3 s only the last round
+ * and its exchange end later; the same in each run, and resumed. */
 static void seconds_apart(void **state)
 {
     (void)state;
@@ -224,9 +225,8 @@ static int metric(const char *folder, const char *key, double *first, double *la
     return n;
 }
 
-/* Rounds that take longer than those before them: the run was expected to be longer than it is, and
- * ends where it was expected to go on; its length is the one it has, and it still exchanges last.
- */
+/* Later rounds take longer than earlier ones: the run is expected to be longer than it becomes. Its
+ * real length is reported, and its last round exchanges. */
 static void uneven_pace(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void uneven_pace(void **state)
     assert_true(LEAP > 1 || late > 5);
 }
 
-/* Groups that compute unequal counts: what is reported is what all of them have computed. */
+/* Groups compute unequal counts: the report has the sum of all groups. */
 static void unequal_groups(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void unequal_groups(void **state)
     assert_int_equal(last, r.tokens);
 }
 
-/* Before anything has moved, the loss over all groups is ddp's, whoever computes it; reports come
+/* Before the first step the loss over all groups is ddp's, for any split of the work; reports are
  * in the order of steps, each once, also between an exchange, a checkpoint and the end. */
 static void loss_of_all_groups(void **state)
 {
@@ -318,7 +318,7 @@ static void keep_line(enum log_level level, const char *line, void *arg)
     snprintf(arg, 256, "%s", line);
 }
 
-/* A run that is shorter than H exchanges once, at its end, and says so. */
+/* A run shorter than H exchanges once, at its end, and prints a line about that. */
 static void shorter_than_an_outer_round(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Rounds of a method with the null oracle on the null device, in virtual time: what they take. */
+/* Rounds of a method with the null oracle on the null device, in virtual time, and their times. */
 #ifndef SOTTO_TESTS_TRAIN_ORACLE_NULL_LAB_H
 #define SOTTO_TESTS_TRAIN_ORACLE_NULL_LAB_H
 
@@ -15,7 +15,7 @@ struct null_lab {
     double seconds; /* of a micro-batch          */
     size_t activations;
 
-    /* What came out. */
+    /* Results. */
     double end[NULL_WORKERS];                                 /* when each worker was done */
     struct mesh_account account[NULL_WORKERS];                /* of its own line of work   */
     size_t bytes[MEMORY_CATEGORIES], peak[MEMORY_CATEGORIES]; /* of the last rank          */
@@ -23,7 +23,7 @@ struct null_lab {
     struct round round;                                       /* the last                  */
     double computed;                                          /* seconds                   */
     int32_t history[2 * NULL_ROUNDS];                         /* of rank 0, if there is one */
-    int64_t beside; /* times it computed beside the lane */
+    int64_t beside; /* calls of the lane in parallel with computing */
 };
 
 static inline void null_lab_defaults(struct null_lab *lab)
@@ -45,7 +45,7 @@ static inline enum sotto_status null_lab_rounds(struct null_lab *lab, struct wor
     return SOTTO_OK;
 }
 
-/* Of an engine's worker; its configuration is resolved and its table laid out. */
+/* Runs the method on a worker; the configuration is resolved and the table laid out. */
 static inline enum sotto_status null_lab_work(struct worker *w, void *arg)
 {
     struct null_lab *lab = arg;

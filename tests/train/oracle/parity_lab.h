@@ -1,5 +1,5 @@
-/* A model with vectors that transformers made of it (tools/make_vectors.py) on a device, and what
- * parity means: logits, gradients and weights that differ by rounding alone. */
+/* A model on a device with vectors that transformers computed (tools/make_vectors.py). Parity:
+ * logits, gradients and weights differ by rounding alone. */
 #ifndef SOTTO_TESTS_TRAIN_ORACLE_PARITY_LAB_H
 #define SOTTO_TESTS_TRAIN_ORACLE_PARITY_LAB_H
 
@@ -51,7 +51,7 @@ static inline float *parity_read(const struct safetensors *set, const char *name
     return out;
 }
 
-/* The vectors of `name`, and its configuration as transformers wrote it. */
+/* Opens the vectors of `name`, and the configuration that transformers wrote. */
 static inline void parity_open(struct parity *p, const char *name, struct model_config *config)
 {
     char path[512];
@@ -67,7 +67,7 @@ static inline void parity_open(struct parity *p, const char *name, struct model_
     json_decref(json);
 }
 
-/* Behind the model and its batch: what computes them, up to `rows` rows. */
+/* Opens the device's side, up to `rows` rows, after the model and its batch. */
 static inline void parity_place(struct parity *p, const struct parity_way *way, int rows,
                                 enum dtype type)
 {

@@ -1,5 +1,5 @@
-/* The null device and the null oracle: methods take the time and the memory that arithmetic says,
- * on clusters and models that are not there. */
+/* The null device and the null oracle: methods take the time and memory of the arithmetic, for
+ * clusters and models larger than the machine. */
 #include "train/oracle/null_lab.h"
 
 #include <math.h>
@@ -62,8 +62,8 @@ static double count_time(const struct case_ *c)
     return formula_rounds(&f, 10 * 8.0);
 }
 
-/* One round from its beginning at 0. In the lane the counts go first; each stage's reduction waits
- * for its backward and for the one before it; zero1 gathers in the end. */
+/* Computes one round from its beginning at 0. The lane sends the counts first; each stage's
+ * reduction waits for its backward and for the reduction before; zero1 gathers in the end. */
 static double replicated_round(const struct case_ *c)
 {
     double t = 0, lane = 0;
@@ -101,9 +101,9 @@ static double fsdp_round(const struct case_ *c)
     return fmax(t, reduced);
 }
 
-/* A slow network, where communication hides the compute, a fast one, where it is the other way
- * round, and one between. fsdp's gathers and sums run at once and would share the links: there they
- * are of latency alone. */
+/* A slow network, where communication hides the compute, a fast network, where the compute hides
+ * communication, and one between. fsdp's gathers and sums would share the links: its network has
+ * latency alone. */
 static void time_is_arithmetic(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Runs of a model over images whose running statistics are each worker's own: averaged where one
- * model is asked for, saved and gone on from to the bit. */
+/* Runs of a model over images with running statistics: each worker has its own, the mean is
+ * evaluated and published, and a resumed run continues with the same bits. */
 #include "train/fixture.h"
 
 #include "hf/weights.h"
@@ -82,8 +82,8 @@ static struct loader *open_images(const struct model *model, uint64_t first)
     return &images->base;
 }
 
-/* A run of the image model: opened with a model and data that configurations can name, which are
- * then replaced. `from`: the checkpoint of such a run to go on from, "": none. */
+/* Opens a run of the image model: first with a model and data that a configuration can name, which
+ * are then replaced. `from`: the checkpoint to resume, "": none. */
 static void open_run(struct run *run, const char *out, const char *const *options, const char *from,
                      const struct run_watch *watch)
 {
@@ -196,8 +196,8 @@ static double evaluate_saved(const char *folder)
     return e.loss;
 }
 
-/* Every worker has statistics of its own; what is evaluated and published is their mean, under
- * their names. */
+/* Every worker has its own statistics; their mean is evaluated and published, under the same
+ * names. */
 static void averaged(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Activations over time, as a run's trace has them: of several micro-batches under way they are the
- * sum of each one's own, and with one worker and stages alike cyclic data parallelism has (n + 1)/2
- * micro-batches' in a time step, where plain data parallelism comes to n. */
+/* Traces of activations: several micro-batches in flight have the sum of each one's activations.
+ * With one worker and equal stages, cyclic data parallelism has activations of (n + 1)/2
+ * micro-batches in a time step, plain data parallelism of n. */
 #include "train/fixture.h"
 
 #include "train/run/trainer.h"
@@ -98,7 +98,7 @@ static int time_step(const struct row *r, int n, bool cyclic)
     return 2 * n * (r->batch / n) + (cyclic ? 2 * (r->batch % n) : 0) + task(r, n);
 }
 
-/* What one micro-batch holds behind each of its tasks. */
+/* Activations of a single micro-batch after each of its tasks. */
 static void one_alone(int n, size_t behind[2 * MOST])
 {
     char out[32], stages[32];
@@ -116,8 +116,8 @@ static void one_alone(int n, size_t behind[2 * MOST])
     free(t);
 }
 
-/* Behind every time step there is what the micro-batches under way hold each by itself, to the
- * byte: the paper's figure 4 adds up curves of one. */
+/* After every time step activations are the sum over the micro-batches in flight, to the byte: the
+ * paper's figure 4 adds up curves of a single micro-batch. */
 static void sums_of_one(void **state)
 {
     (void)state;
@@ -144,8 +144,8 @@ static void sums_of_one(void **state)
     }
 }
 
-/* The most that a time step needs where its tasks run at once: what there was before it, and what
- * its forwards take. */
+/* The most bytes of a time step whose tasks run at once: bytes before the step, and of its
+ * forwards. */
 static size_t at_once(const struct traced *t, int n, bool cyclic)
 {
     size_t most = 0, now = 0;
@@ -160,8 +160,8 @@ static size_t at_once(const struct traced *t, int n, bool cyclic)
     return most;
 }
 
-/* Stages of 1000 bytes each, declared. Tasks of a time step run in turn, backwards first, so that
- * one worker needs even less than all of them at once would. */
+/* Stages of 1000 declared bytes each. Tasks of a time step run in turn, backwards first, so that
+ * one worker needs less than if all ran at once. */
 static void equal_stages(void **state)
 {
     (void)state;
@@ -197,7 +197,8 @@ static void stages_of_a_model(void **state)
     }
 }
 
-/* Evaluations come on top of what is under way, and are no part of what training used. */
+/* Evaluations add activations to those of micro-batches in flight, and are no part of training's
+ * peak. */
 static void evaluations(void **state)
 {
     (void)state;
@@ -212,7 +213,7 @@ static void evaluations(void **state)
     free(t);
 }
 
-/* A worker of several has a file of its own, and micro-batches are numbered over all of them. */
+/* Every worker has a file of its own, and micro-batches are numbered over all workers. */
 static void workers(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The estimate of a run's memory against what the run then takes, category by category. On a GPU
- * where SOTTO_TEST_DEVICE says so. */
+/* The estimate of a run's memory against the memory that the run takes, category by category. On a
+ * GPU if SOTTO_TEST_DEVICE names one. */
 #include "train/image_lab.h"
 
 #include "train/plan/estimate.h"
@@ -39,10 +39,10 @@ static const char *far_device(void)
     return strcmp(test_device(), "cuda") == 0 ? "train.device=cuda" : "train.device=apart";
 }
 
-/* What methods and models ask for is exact. Scratch lacks that of ops that take little, and names
- * travel with the state of a checkpoint. What is sent between stages is given back when it
- * has left, which the estimate has no times for. Of devices with memory of their own it lacks the
- * host's that data and messages pass through. */
+/* Memory of methods and models is exact. The estimate lacks the scratch of ops that take little,
+ * and the names in a checkpoint's state. Edges between stages are freed once they are sent, at
+ * times that the estimate does not know. For devices with separate memory the estimate lacks the
+ * host's buffers for data and messages. */
 static void assert_estimate(const struct run *run, const struct estimate *e, const char *name)
 {
     const bool sends = strstr(name, "pp") || strstr(name, "mp");
@@ -68,8 +68,8 @@ static void assert_estimate(const struct run *run, const struct estimate *e, con
     assert_int_equal(e->workers, run->cluster.size);
 }
 
-/* Rooms for stages, wherever they are, what micro-batches of a step find for batch norms, and the
- * activations of those that are under way while everybody evaluates. */
+/* Rooms for stages on any worker, notes of a step's micro-batches for batch norms, and activations
+ * of micro-batches in flight during an evaluation. */
 static void cyclic(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void cyclic(void **state)
     }
 }
 
-/* A method that refuses does so for its own reason, whoever was the first to ask. */
+/* A refusal by the method keeps the method's message, on any rank. */
 static void refusals(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void as_estimated(void **state)
             if (i == 3)
                 set(c, shapes[i][3]);
             if (strcmp(methods[m], "async-diloco") == 0)
-                set(c, "async-diloco.H=1"); /* it saves before its last push, too */
+                set(c, "async-diloco.H=1"); /* the group saves before its last push, too */
             assert_ok(run_open(&run, c, NULL));
             assert_ok(estimate_run(&run, &e));
             assert_ok(run_train(&run));
@@ -226,7 +226,7 @@ static double activations(const struct run *run, double *together)
     return e.bytes[MEMORY_ACTIVATIONS];
 }
 
-/* Many threads keep what they could compute again, where there is memory for it. */
+/* Many threads keep results that fewer compute again, if there is memory. */
 static void kept_by_many(void **state)
 {
     (void)state;
@@ -252,8 +252,8 @@ static void kept_by_many(void **state)
     free(c);
 }
 
-/* Logits of many rows and of an odd vocabulary are most of what a head takes; a GPU has room of its
- * own for them, in the type of its factors. */
+/* Logits of many rows and of an odd vocabulary are most of a head's scratch; a GPU has room of its
+ * own for logits, in the type of its factors. */
 static void scratch_of_logits(void **state)
 {
     (void)state;
@@ -304,7 +304,7 @@ static void further_groups(void **state)
     assert_true(total[1] > 1.8 * total[0]);
 }
 
-/* Beyond what is tried, more rows go on as a line: the same as trying them. */
+/* More rows than are tried are extrapolated on a line: the same as trying them. */
 static void more_rows(void **state)
 {
     (void)state;
@@ -343,7 +343,7 @@ static void too_large(void **state)
     free(c);
 }
 
-/* What is advised where memory lacks is to make smaller what takes most of it. */
+/* The advice is to shrink the largest part of the memory. */
 static void advice(void **state)
 {
     (void)state;
