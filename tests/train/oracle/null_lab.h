@@ -23,7 +23,7 @@ struct null_lab {
     struct round round;                                       /* the last                  */
     double computed;                                          /* seconds                   */
     int32_t history[2 * NULL_ROUNDS];                         /* of rank 0, if there is one */
-    int64_t beside; /* calls of the lane in parallel with computing */
+    int64_t beside; /* computations during the lane's jobs */
 };
 
 static inline void null_lab_defaults(struct null_lab *lab)
