@@ -209,7 +209,7 @@ says '^workers: 2 .*zero1$'
 # A key without its section is the method's that the run has; one of another method is refused.
 succeeds "$sotto" train --tau=3 --resume given --steps=6
 says '^changed: slowmo.tau 2 -> 3$'
-fails_with "key 'drop' belongs to $(owners drop), and " "$sotto" train --resume given --steps=8 --drop=0.1
+fails_with "key 'drop' belongs to $(owners drop), which " "$sotto" train --resume given --steps=8 --drop=0.1
 succeeds "$sotto" train --resume given --steps=8 --H=3 --strategy=diloco
 says '^workers: 2 .*ddp x diloco$'
 # Methods' keys once stood under [strategy]; a run that was saved then goes on.
