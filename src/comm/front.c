@@ -122,7 +122,8 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
 
 enum sotto_status comm_all_ended(const struct comm *c)
 {
-    return fail(SOTTO_EPEER, "rank %d waits for a message, and all who could send one have ended",
+    return fail(SOTTO_EPEER,
+                "rank %d waits for a message, but all ranks that could send it have ended",
                 c->rank);
 }
 

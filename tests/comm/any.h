@@ -157,7 +157,7 @@ static inline enum sotto_status any_nobody(struct worker *w)
     among[w->rank] = true;
     CHECK(comm_recv_any(w->world, view_of(&x, DTYPE_F32), 1, w->size > 1 ? among : NULL, INFINITY,
                         &from) == SOTTO_EPEER &&
-              strstr(sotto_error(), "all who could send one have ended"),
+              strstr(sotto_error(), "all ranks that could send it have ended"),
           "nobody can send: \"%s\"", sotto_error());
     return SOTTO_OK;
 }

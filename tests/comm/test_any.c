@@ -397,8 +397,8 @@ static void ends(void **state)
             assert_fails(engines[e](&config, ending_worker, &how),
                          how == FAILS ? SOTTO_EIO : SOTTO_EPEER,
                          how == FAILS ? "worker 2: the disk is gone"
-                                      : "worker 0: rank 0 waits for a message, and all who could "
-                                        "send one have ended");
+                                      : "worker 0: rank 0 waits for a message, but all ranks "
+                                        "that could send it have ended");
         }
     alarm(0);
 }

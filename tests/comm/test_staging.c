@@ -179,7 +179,7 @@ static void places_disagree(void **state)
     (void)state;
     for (int e = 0; e < 2; e++)
         assert_fails(engines[e](&(struct engine_config){.workers = 3}, disagree, NULL), SOTTO_EPEER,
-                     "workers call different things: the vectors of rank ");
+                     "workers make different calls: the vectors of rank ");
 }
 
 enum { N = 64, ROUNDS = 40 };

@@ -142,7 +142,7 @@ static void mismatches(void **state)
 {
     (void)state;
     static const char *const message[] = {
-        "allreduce of 8 elements", "broadcast of 32 elements", "different things",
+        "allreduce of 8 elements", "broadcast of 32 elements", "different calls",
         "expects 16 bytes from rank 0, which sent 20",
         "the configuration differs: rank 1 has 'seed = 3', rank 0 has 'seed = 2'"};
     for (int k = 0; k < 5; k++) {

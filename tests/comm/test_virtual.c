@@ -302,7 +302,7 @@ static void speeds(void **state)
     speed[2] = 0;
     assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "speed of worker 2");
     config.workers = 0;
-    assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "needs a worker");
+    assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "workers 0: want 1 or more");
 }
 
 /* Rounds of compute beside a lane's all-reduce; how often lane_done said no depends on every clock.
@@ -605,7 +605,7 @@ static void disagreements(void **state)
     assert_fails(engine_virtual(&config, deadlocked, NULL), SOTTO_EPEER, "and 11 more");
     config.workers = 4;
     assert_fails(engine_virtual(&config, different, &(int){0}), SOTTO_EPEER,
-                 "worker 3: workers call different things: rank 0 barrier");
+                 "worker 3: workers make different calls: rank 0 barrier");
     assert_fails(engine_virtual(&config, different, &(int){1}), SOTTO_EPEER,
                  "rank 0 allreduce of 8 elements");
     assert_fails(engine_virtual(&config, roots, NULL), SOTTO_EPEER,

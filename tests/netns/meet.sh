@@ -19,7 +19,7 @@ unmet() {
     shift
     ! "$@" >out 2>&1 || { cat out >&2; die "should have failed: $*"; }
     for i in 0 1; do
-        says "^sotto: host $net-$i \(eth0=10\.231\.7\.$((i + 1))/24$more\): rank $i cannot exchange messages with rank $((1 - i)): none passed in 1 s"
+        says "^sotto: host $net-$i \(eth0=10\.231\.7\.$((i + 1))/24$more\): rank $i cannot exchange messages with rank $((1 - i)): none arrived in 1 s"
     done
     says '^sotto: these hosts cannot train together\. .*`mpirun --mca btl_tcp_if_include 10\.231\.7\.0/24 --mca oob_tcp_if_include 10\.231\.7\.0/24`'
     [ "$(grep -c '^sotto: these hosts' out)" = 1 ] || { cat out >&2; die "the advice is not given once"; }

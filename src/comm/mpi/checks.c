@@ -37,7 +37,7 @@ enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine)
         char here[128], there[128];
         describe_offer(here, sizeof here, &mine);
         describe_offer(there, sizeof there, o);
-        return fail(SOTTO_EPEER, "workers call different things: rank %d %s, rank %d %s",
+        return fail(SOTTO_EPEER, "workers make different calls: rank %d %s, rank %d %s",
                     m->base.rank, here, r, there);
     }
     return SOTTO_OK;

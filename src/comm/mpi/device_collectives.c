@@ -282,7 +282,7 @@ static int find_unable_rank(const struct mpi_member *m, const struct nccl_note *
         *why = "cannot load libnccl.so.2";
         if (!all[r].loaded)
             return r;
-        *why = "has its GPU from another rank, too, and NCCL wants one for each";
+        *why = "shares its GPU with another rank, but NCCL needs one GPU per rank";
         for (int q = 0; q < r; q++)
             if (all[q].host == all[r].host && all[q].number == all[r].number && all[r].number >= 0)
                 return r;

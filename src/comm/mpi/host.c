@@ -151,9 +151,9 @@ void mpi_advise(const struct mpi_host *h, char *out, size_t room)
     char way[256];
     put_way(h, way, sizeof way);
     snprintf(out, room,
-             "Two hosts that have an address in common, as docker0 often has 172.17.0.1 on each, "
-             "mislead MPI: `%s` keeps it to one network. A firewall between hosts has to let TCP "
-             "pass on all ports",
+             "Two hosts that share an address, such as docker0's 172.17.0.1, "
+             "mislead MPI: `%s` limits MPI to one network. A firewall between hosts must pass TCP "
+             "on all ports",
              way);
 }
 

@@ -120,15 +120,15 @@ static void name_silent(struct mpi_liveness *liveness, char (*who)[MPI_NAME_ROOM
         if (liveness->waits[rank[i]] || liveness->named[rank[i]])
             continue;
         liveness->named[rank[i]] = true;
-        log_warn("%s has not answered for %.3g s, and %d other%s for it: it computes for long, "
-                 "hangs, or cannot be reached",
+        log_warn("%s has not answered for %.3g s, and %d other%s for it: it is in a long "
+                 "computation, hangs, or cannot be reached",
                  who[rank[i]], waited, waiting, waiting == 1 ? " waits" : "s wait");
     }
     /* Only for the world: in a smaller communicator, one rank may wait for a rank outside. */
     if (waiting == liveness->size && !liveness->named[liveness->rank]) {
         liveness->named[liveness->rank] = true;
-        log_warn("all %d ranks wait, and nothing has arrived for %.3g s: the network is cut, or "
-                 "very slow",
+        log_warn("all %d ranks wait, and no message has arrived for %.3g s: the network is "
+                 "broken or very slow",
                  size, waited);
     }
 }

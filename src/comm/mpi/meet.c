@@ -130,7 +130,7 @@ static void part_unmet(const struct mpi_member *all, const struct mpi_meeting *t
     mpi_advise(&host, advice, sizeof advice);
     const double turn = fmin(STAGGER * rank, STAGGER_MOST);
     if (sleep_through(turn + (mpi_launched_place() > 0 ? LATER_RANKS_WAIT : 0))) {
-        log_error("host %s (%s): rank %d cannot exchange messages with %s: none passed in %g s",
+        log_error("host %s (%s): rank %d cannot exchange messages with %s: none arrived in %g s",
                   host.name, host.addresses, rank, missing, limit);
         if (sleep_through(rank > 0 ? GRACE_OF_OTHERS + turn : GRACE_OF_RANK_0))
             log_error("these hosts cannot train together. %s. (comm.meet = %g s)", advice, limit);
@@ -148,7 +148,8 @@ enum sotto_status mpi_meet(struct mpi_member *all, double limit)
         st = mpi_poll(all, look_around, t, clock_now(&clock_real) + limit, false);
     if (st == SOTTO_OK && t->n > 0) {
         part_unmet(all, t, limit);
-        st = fail(SOTTO_EPEER, "rank %d met no message of %d ranks", all->base.rank, t->n);
+        st = fail(SOTTO_EPEER, "rank %d received no first message from %d ranks", all->base.rank,
+                  t->n);
     }
     free(t);
     return st;

@@ -169,8 +169,8 @@ enum sotto_status mpi_check_launcher(void)
     fclose(out);
     const enum sotto_status st =
         fail(SOTTO_EINVAL,
-             "RANK=%d and WORLD_SIZE=%d: this is one of %d processes, as torchrun starts them, and "
-             "each would train alone. MPI joins them: %s",
+             "RANK=%d and WORLD_SIZE=%d: this is one of %d processes of torchrun or a similar "
+             "launcher, and each would train alone. MPI joins them: %s",
              mpi_env_number("RANK"), size, size, command);
     free(command);
     return st;

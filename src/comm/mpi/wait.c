@@ -31,7 +31,7 @@ enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *wh
     for (char *c = text; *c; c++) /* MPICH writes one line per function */
         *c = *c == '\n' ? ' ' : *c;
     if (kind == MPI_ERR_TRUNCATE)
-        return fail(SOTTO_EPEER, "rank %d, %s: a peer sent more than was expected (%s)",
+        return fail(SOTTO_EPEER, "rank %d, %s: a peer sent more bytes than expected (%s)",
                     m->base.rank, what, text);
     return fail(SOTTO_EPEER, "rank %d, %s: %s", m->base.rank, what, text);
 }

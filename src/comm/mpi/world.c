@@ -305,9 +305,9 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     if (all.base.size == 1 && mpi_launched_size() > 1)
         st = fail(
             SOTTO_EINVAL,
-            "%d processes were started, but to MPI each is alone: start them with the mpirun of the "
-            "library this program was built with, or with what it understands of srun's: "
-            "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
+            "%d processes were started, but each is alone in MPI: start them with the mpirun of the "
+            "MPI library that this program was built with, or under srun with "
+            "--mpi=pmix for Open MPI or --mpi=pmi2 for MPICH",
             mpi_launched_size());
     /* Ranks leave MPI's start at the same time; if the program started MPI, they may arrive here at
      * any time. */

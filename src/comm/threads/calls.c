@@ -32,13 +32,13 @@ static enum sotto_status threads_open_call(struct threads_member *m, struct thre
             o->root != mine.root)
             return fail(
                 SOTTO_EPEER,
-                "workers call different things: rank %d %s of %zu elements of %zu bytes, rank %d "
+                "workers make different calls: rank %d %s of %zu elements of %zu bytes, rank %d "
                 "%s of %zu elements of %zu bytes",
                 m->base.rank, comm_call_name(mine.call), mine.count, mine.unit, r,
                 comm_call_name(o->call), o->count, o->unit);
         if (o->on_device != mine.on_device)
             return fail(SOTTO_EPEER,
-                        "workers call different things: the vectors of rank %d are the %s's, those "
+                        "workers make different calls: the vectors of rank %d are the %s's, those "
                         "of rank %d the %s's",
                         m->base.rank, mine.on_device ? "device" : "host", r,
                         o->on_device ? "device" : "host");

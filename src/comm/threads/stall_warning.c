@@ -30,7 +30,6 @@ void stall_warn(struct stall_watch *a, const struct stalled_ranks *who, double w
         !atomic_compare_exchange_strong(&a->longer, &longer,
                                         2 * waited)) /* another rank has warned */
         return;
-    log_warn(
-        "rank%s %s ha%s kept the others waiting for %.0f s: busy with something longer, or stuck",
-        who->count > 1 ? "s" : "", who->text, who->count > 1 ? "ve" : "s", waited);
+    log_warn("rank%s %s ha%s kept the others waiting for %.0f s: in a long computation, or stuck",
+             who->count > 1 ? "s" : "", who->text, who->count > 1 ? "ve" : "s", waited);
 }

@@ -237,7 +237,8 @@ enum sotto_status threads_check(int size)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
                 "%d workers are more than this process can run as threads, at most %d, on %d "
-                "cores: virtual time simulates as many as you like, MPI spreads them over machines",
+                "cores: use virtual time, which simulates any number of workers, or MPI, which "
+                "spreads them over machines",
                 size, THREADS_MOST, cores_allowed(""));
 }
 

@@ -27,19 +27,18 @@ static enum sotto_status check_offers(const struct virtual_group *g)
         if (a->call == o->call && a->root != o->root)
             return fail(
                 SOTTO_EPEER,
-                "workers call different things: rank 0 %s from root %d, rank %d %s from root %d",
+                "workers make different calls: rank 0 %s from root %d, rank %d %s from root %d",
                 virtual_call_name(a->call), a->root, r, virtual_call_name(o->call), o->root);
-        return fail(
-            SOTTO_EPEER,
-            "workers call different things: rank 0 %s of %zu elements of %zu bytes, rank %d "
-            "%s of %zu elements of %zu bytes",
-            virtual_call_name(a->call), a->count, a->unit, r, virtual_call_name(o->call), o->count,
-            o->unit);
+        return fail(SOTTO_EPEER,
+                    "workers make different calls: rank 0 %s of %zu elements of %zu bytes, rank %d "
+                    "%s of %zu elements of %zu bytes",
+                    virtual_call_name(a->call), a->count, a->unit, r, virtual_call_name(o->call),
+                    o->count, o->unit);
     }
     for (int r = 1; r < g->size; r++)
         if (g->offer[r].on_device != a->on_device)
             return fail(SOTTO_EPEER,
-                        "workers call different things: the vectors of rank 0 are the %s's, those "
+                        "workers make different calls: the vectors of rank 0 are the %s's, those "
                         "of rank %d the %s's",
                         a->on_device ? "device" : "host", r, a->on_device ? "host" : "device");
     return SOTTO_OK;

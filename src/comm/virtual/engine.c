@@ -207,7 +207,7 @@ static void explain_deadlock(const struct virtual_sim *sim, struct status_note *
     }
     if (waiting > NAMED)
         snprintf(text + used, sizeof text - used, " and %d more", waiting - NAMED);
-    status_save(note, fail(SOTTO_EPEER, "the workers wait for what never comes: %s", text));
+    status_save(note, fail(SOTTO_EPEER, "deadlock, no worker can continue: %s", text));
     for (struct virtual_process *p = sim->first; p; p = p->next)
         if (p->state == PROCESS_WAITING && !p->is_lane && p->has_error &&
             strcmp(p->what, "lane_close") == 0) {
@@ -241,11 +241,11 @@ static void run_cluster(struct virtual_cluster *k)
 static enum sotto_status check_config(const struct engine_config *config)
 {
     if (config->workers < 1)
-        return fail(SOTTO_EINVAL, "a simulated cluster needs a worker, got %d", config->workers);
+        return fail(SOTTO_EINVAL, "workers %d: want 1 or more", config->workers);
     if (!(config->jitter >= 0) || !isfinite(config->jitter))
         return fail(SOTTO_EINVAL, "jitter %g: want 0 or more", config->jitter);
     if (!(config->memory >= 0) || !isfinite(config->memory))
-        return fail(SOTTO_EINVAL, "memory of %g bytes a second: want 0 for no limit, or more",
+        return fail(SOTTO_EINVAL, "memory bandwidth %g bytes/s: want 0 for no limit, or more",
                     config->memory);
     if (config->cores < 0)
         return fail(SOTTO_EINVAL, "cores %d: want 0 for all, or more", config->cores);

@@ -237,9 +237,9 @@ static enum sotto_status virtual_lane_done(struct lane *lane, bool *is_done)
     if (l->polls > MOST)
         return fail(
             SOTTO_EINVAL,
-            "virtual time stands still at %g s: lane_done is asked again and again and nothing "
-            "between costs time",
-            now);
+            "virtual time stands still at %g s: %d calls of lane_done, and nothing between them "
+            "costs time",
+            now, l->polls);
     return failure_of(l);
 }
 

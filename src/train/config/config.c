@@ -117,7 +117,8 @@ static const struct option link_options[] = {
 static const struct option comm_options[] = {
     OPTION_ENUM(S, collectives, "ring", collective_names,
                 "under MPI: ring sums in the order of threads, with the same bits; native is the "
-                "library's own, for many ranks and small models"),
+                "library's own, slower in every measurement: 0.7 against 2.3 GB/s between 2 ranks, "
+                "252 against 475 tokens/s over 100 Mbit/s"),
     OPTION_ENUM(
         S, nccl, "auto", nccl_names,
         "under MPI: on sends vectors from GPU to GPU by NCCL, summed in the order of threads; off: "

@@ -662,7 +662,7 @@ static void test_ended(void)
         for (int r = 1; r < world->size; r++)
             OK(comm_recv_any(world, v, 1, NULL, INFINITY, &from));
         expect_mismatch(comm_recv_any(world, v, 1, NULL, INFINITY, &from), "the end of all others",
-                        "all who could send one have ended");
+                        "all ranks that could send it have ended");
     }
     comm_free(world);
     exit(0);
@@ -886,8 +886,8 @@ static void test_gpus(void)
         c->dev = &dev;
         const enum sotto_status st = comm_allreduce(c, b.view, b.view, 100);
         check(st == want, "case %zu: status %d: %s", i, (int)st, sotto_error());
-        check(st == SOTTO_OK || strstr(sotto_error(), "rank 1 has its GPU from another rank"), "%s",
-              sotto_error());
+        check(st == SOTTO_OK || strstr(sotto_error(), "rank 1 shares its GPU with another rank"),
+              "%s", sotto_error());
         const bool nccl = on ? want == SOTTO_OK : cases[i / 2].nccl;
         check(st != SOTTO_OK || (c->staged == 0) == nccl, "case %zu: %lld bytes through the host",
               i, (long long)c->staged);
