@@ -19,7 +19,7 @@
 
 enum { SIDE = 64, TURNS = 5, SENDERS = 2 };
 
-/* Chunks or tiles, on vectors of their own. */
+/* Chunks or tiles, with separate vectors. */
 struct lab {
     struct codec codec;
     struct buffer m, y;
@@ -39,7 +39,8 @@ static void nothing(void *arg, size_t begin, size_t end)
     (void)arg, (void)begin, (void)end;
 }
 
-/* Normal numbers, a few millions again and again: to make them takes longer than all else. */
+/* Fills a buffer with a few million normal numbers, repeated: making numbers takes longer than all
+ * the rest. */
 static void fill(struct device *dev, const struct buffer *b, struct rng *rng)
 {
     enum { FEW = 1 << 22 };
@@ -69,7 +70,7 @@ static void lab_open(struct lab *lab, struct device *dev, const struct table *ta
     check(device_check(dev));
 }
 
-/* Now, by the device's clock or by ours. */
+/* A time by the device's clock or, if the device has none, by the host's. */
 struct moment {
     uint64_t mark;
     double seconds;

@@ -1,17 +1,17 @@
 /* All-reduce in place, timed in bursts on request: the measuring end of bench/comm.py.
  *
- * Reads lines "WHAT BYTES REPEATS" and answers each with the seconds of one call, the mean of a
- * burst of REPEATS after some that do not count, by rank 0's clock. REPEATS 0 verifies instead and
- * answers 0. Who waits for a line sleeps, so that others can be measured meanwhile. WHAT, as
+ * Reads lines "WHAT BYTES REPEATS" and answers each line with the seconds of one call, the mean of
+ * a burst of REPEATS after a warm-up, by rank 0's clock. REPEATS 0 verifies instead and answers 0.
+ * Processes sleep between lines, so that other programs can be measured meanwhile. WHAT, as
  * threads:
  *
- *     threads          our ranks as threads of this process
- *     memcpy           each rank copies BYTES from one place of its own to another, all at once
+ *     threads        our ranks as threads of this process
+ *     memcpy         each rank copies BYTES from one place of its own to another, all at once
  *
  * and under mpirun:
  *
- *     mpi, mpi-ring    our ranks of MPI, the library's collectives and ours
- *     mpi-plain        MPI_Allreduce, blocking */
+ *     mpi, mpi-ring  our ranks of MPI, the library's collectives and ours
+ *     mpi-plain      MPI_Allreduce, blocking */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +34,11 @@ static const struct option table[] = {
 };
 #undef S
 
-/* What a rank has. */
+/* The data of a rank. */
 struct side {
     struct comm *comm, *ring; /* ring: under mpirun */
     float *x, *copy;
-    size_t room; /* bytes of each */
+    size_t room; /* bytes of each buffer */
 };
 
 static enum sotto_status call_comm(struct side *s, size_t count)
@@ -56,7 +56,7 @@ static enum sotto_status call_ring(struct side *s, size_t count)
 static enum sotto_status call_memcpy(struct side *s, size_t count)
 {
     memcpy(s->copy, s->x, count * sizeof *s->x);
-    __asm__ volatile("" : : "r"(s->copy) : "memory"); /* the copy is wanted */
+    __asm__ volatile("" : : "r"(s->copy) : "memory"); /* keeps the copy from being optimized away */
     return SOTTO_OK;
 }
 
@@ -71,7 +71,7 @@ static enum sotto_status call_plain(struct side *s, size_t count)
 
 static const struct contender {
     const char *name;
-    bool mpi; /* runs under mpirun only; the others without */
+    bool mpi; /* true: runs under mpirun only; false: without mpirun only */
     enum sotto_status (*call)(struct side *s, size_t count);
 } contenders[] = {
     {"threads", false, call_comm},   {"memcpy", false, call_memcpy},
@@ -82,9 +82,9 @@ static const struct contender {
 };
 enum { CONTENDERS = sizeof contenders / sizeof *contenders };
 
-/* A line, as rank 0 passes it on. */
+/* A line of input, as rank 0 passes it on. */
 struct request {
-    int32_t what; /* -1: no more */
+    int32_t what; /* -1: end of input */
     int32_t repeats;
     uint64_t bytes;
 };
@@ -126,7 +126,7 @@ static float value(int rank, size_t i)
     return (float)((i * 7 + (size_t)rank * 13) % 17) - 8;
 }
 
-/* Sums of small integers are exact. Leaves zeros, whose sums are zeros. */
+/* Verifies a contender: sums of small integers are exact. Leaves zeros, which sum to zeros. */
 static enum sotto_status verify(struct side *s, const struct contender *k, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -175,7 +175,7 @@ static enum sotto_status serve(struct side *s)
         const struct contender *k = &contenders[r.what];
         TRY(reserve(s, r.bytes));
         TRY(r.repeats ? burst(s, k, &r, &seconds) : verify(s, k, r.bytes / sizeof *s->x));
-        TRY(comm_barrier(s->comm)); /* verified by all */
+        TRY(comm_barrier(s->comm)); /* all ranks have verified */
         if (s->comm->rank == 0)
             printf("%.9f\n", seconds);
         fflush(stdout);

@@ -1,10 +1,10 @@
-/* How much communication is exposed in real time, on links that are slowed down, beside what
- * virtual time says. A micro-batch sleeps instead of computing: workers are as even as the clock,
- * so what is measured is the method and the link, not who waits for whose core.
+/* Measures the communication that is exposed in real time, on throttled links, next to the
+ * prediction of virtual time. A micro-batch sleeps instead of computing: workers are as even as the
+ * clock, so the method and the link are measured, not the wait for cores.
  *
  * A tau of 1000 never averages.
  *
- *     bench_exposed [--option=value ...]        as for sotto train, e.g. --workers=2 */
+ *     bench_exposed [--option=value ...]     as for sotto train, e.g. --workers=2 */
 #include <sotto/sotto.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static enum sotto_status measure(const struct sotto_options *common, const char 
     st = sotto_options_set(options, "strategy", method);
     if (st == SOTTO_OK && *tau)
         st = sotto_options_set(options, "tau", tau);
-    if (st == SOTTO_OK && strcmp(method, "co2") == 0) /* one vector to average, as the others */
+    if (st == SOTTO_OK && strcmp(method, "co2") == 0) /* a vector to average, as elsewhere */
         st = sotto_options_set(options, "penalty", "norm");
     if (st == SOTTO_OK && !real)
         st = sotto_options_set(options, "time", "virtual");
@@ -63,7 +63,7 @@ static enum sotto_status measure(const struct sotto_options *common, const char 
     return st;
 }
 
-/* The share of the time that workers waited. */
+/* Returns the share of the time that workers waited. */
 static double exposed(const struct sotto_cost *c)
 {
     return (c->waited_others + c->waited_wire) / c->seconds;

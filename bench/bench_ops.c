@@ -23,7 +23,7 @@ enum { MIN_RUNS = 7, MAX_RUNS = 400 };
 
 static struct memory memory;
 
-/* What one pass costs: operations of arithmetic, or streams over memory. */
+/* The cost of a pass: operations of arithmetic, or streams over memory. */
 struct cost {
     double flops;
     double bytes;
@@ -82,7 +82,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Fastest and median seconds of a pass: at least MIN_RUNS runs, about a third of a second. */
+/* Returns the fastest seconds of a pass, and the median: at least MIN_RUNS runs, about a third of a
+ * second. */
 static double time_pass(struct op_room *room, int pass, double *median)
 {
     static double seconds[MAX_RUNS];
@@ -100,7 +101,7 @@ static double time_pass(struct op_room *room, int pass, double *median)
     return seconds[0];
 }
 
-/* GFLOP/s of all threads on one tile in the first cache. */
+/* Returns the GFLOP/s of all threads on a tile in the first cache. */
 static double measure_peak(struct device *dev, bool half)
 {
     const struct gemm_kernels *f = half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
@@ -110,7 +111,8 @@ static double measure_peak(struct device *dev, bool half)
         double start = clock_now(&clock_real);
 #pragma omp parallel for num_threads(dev->threads)
         for (int t = 0; t < dev->threads; t++) {
-            static _Thread_local float a[64 * DEPTH], b[64 * DEPTH], c[64 * 64]; /* any kernel's */
+            static _Thread_local float a[64 * DEPTH], b[64 * DEPTH],
+                c[64 * 64]; /* for any kernel */
             for (int i = 0; i < TIMES; i++)
                 f->block(f->rows, f->columns, DEPTH, a, b, c, 64, c, 64, NULL);
         }
@@ -120,7 +122,7 @@ static double measure_peak(struct device *dev, bool half)
     return best * 1e-9;
 }
 
-/* GB/s of y += x over memory that no cache holds: two streams read, one written. */
+/* Returns the GB/s of y += x over memory larger than any cache: two streams read, one written. */
 static double measure_bandwidth(struct device *dev)
 {
     const size_t count = (size_t)64 << 20;

@@ -1,13 +1,15 @@
-/* What communication costs where it is to be hidden: tokens a second of methods on links that keep
- * their messages under way for a share of the computing time, beside the same without links. In
- * real time, of a real model, workers as threads: on a GPU its computing is behind what is issued,
- * so this shows whether lanes run beside it.
+/* The cost of communication that should be hidden: tokens a second of methods on links whose
+ * messages take a share of the computing time, compared with the same run without links. In real
+ * time, with a real model, workers as threads. On a GPU ops are asynchronous, so this bench shows
+ * whether lanes overlap computation.
  *
- *     bench_overlap [turns] [method...] [--section.option=value ...]     as for sotto train, e.g.
- *                                                                        3 --train.device=cuda
+ *     bench_overlap [turns] [method...] [--section.option=value ...]
  *
- * A line a method and share: tokens a second without links and with them, and how much of the speed
- * is lost, in percent, turn by turn (median, lowest, highest). Share 0 is without links again. */
+ * Options as for sotto train, e.g. 3 --train.device=cuda.
+ *
+ * Prints a line for each method and share: tokens a second without links and with links, and the
+ * loss of speed in percent, turn by turn (median, lowest, highest). Share 0 is without links
+ * again. */
 #define _GNU_SOURCE /* mkdtemp */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +21,13 @@
 #include "data/text/token_files.h"
 #include "train/run/run.h"
 
-enum { TURNS = 9, WARM = 13 }; /* at most; rounds that are not counted */
+enum { TURNS = 9, WARM = 13 }; /* most turns; rounds of warm-up */
 
-static const char *methods[] = {"ddp", "acco", "co2"}; /* or as many others */
+static const char *methods[] = {"ddp", "acco", "co2"}; /* or those of the command line */
 static const double shares[] = {0.9, 0.5, 0.25, 0};
 enum { METHODS = 3, SHARES = 4 };
 
-/* A run, without its first rounds. */
+/* Measurements of a run, without its first rounds. */
 struct watched {
     double begin, end;   /* seconds of the slowest worker */
     int64_t first, last; /* tokens                        */
@@ -43,8 +45,8 @@ static void watch_step(void *arg, const struct run_step *s)
 }
 
 struct speed {
-    double tokens; /* a second                                  */
-    double bytes;  /* that a worker sends to others in a second */
+    double tokens; /* a second                           */
+    double bytes;  /* bytes a second that a worker sends */
 };
 
 static enum sotto_status set(struct run_config *c, const char *key, const char *value)
@@ -54,7 +56,7 @@ static enum sotto_status set(struct run_config *c, const char *key, const char *
     return option_set(sections, RUN_SECTIONS, key, value);
 }
 
-/* `wire`: bytes a second of a node's adapter; 0: no links. */
+/* Measures a run; `wire`: bytes a second of a node's adapter; 0: no links. */
 static enum sotto_status measure(const struct run_config *common, const char *method, double wire,
                                  struct speed *out)
 {
@@ -85,7 +87,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Speeds of a method by share and turn; the first of a turn is without links. */
+/* Speeds of a method by share and turn; the first share of a turn is without links. */
 struct found {
     double alone[TURNS], linked[SHARES][TURNS];
 };
@@ -136,8 +138,8 @@ static enum sotto_status write_tokens(const char *path, int vocab)
 
 static enum sotto_status run_all(int argc, const char *const *argv, const char *folder)
 {
-    /* Rounds of co2 are 12, and the last message of one sets out in the first of the next: 49 have
-     * the messages of 48. */
+    /* Rounds of co2 are 12, and the last message of a round is sent in the first step of the next
+     * round: 49 steps have the messages of 48. */
     static const char *const begin[][2] = {
         {"train.workers", "2"},  {"train.nodes", "2"},   {"train.steps", "49"},
         {"train.save", "false"}, {"train.threads", "2"}, {"model.layers", "8"},

@@ -1,12 +1,12 @@
-/* What reality.sh compares: the same work under mpirun and in virtual time, in seconds of whichever
- * clock it is.
+/* The measurements that reality.sh compares: the same work under mpirun and in virtual time, in
+ * seconds of either clock.
  *
- *     bench_reality train MILLISECONDS [--option=value ...]    micro-batches that sleep
- *     bench_reality calls MEGABYTES [--option=value ...]       messages and collectives at once
+ *     bench_reality train MILLISECONDS [--option=value ...]     micro-batches that sleep
+ *     bench_reality calls MEGABYTES [--option=value ...]        messages and collectives at once
  *
  * Options as for sotto train; --time=virtual simulates. A micro-batch sleeps instead of computing,
- * so that workers share cores without keeping each other waiting. It has STAGES stages of COUNT
- * parameters; what is sent is real. */
+ * so that workers share cores without delaying each other. It has STAGES stages of COUNT
+ * parameters; messages are real. */
 #include <sotto/sotto.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const struct sotto_tensor tensors[STAGES] = {
     {"a", {COUNT}, 0}, {"b", {COUNT}, 1}, {"c", {COUNT}, 2}, {"d", {COUNT}, 3}};
 
 struct sleeper {
-    double seconds; /* of a micro-batch; 0: time is virtual */
+    double seconds; /* of a micro-batch; 0: virtual time */
     int64_t microbatches;
 };
 
@@ -34,7 +34,7 @@ static void sleep_for(double seconds)
     }
 }
 
-/* Virtual time takes backward for twice the work of forward. */
+/* Virtual time counts backward as twice the work of forward. */
 static enum sotto_status forward(void *user, struct sotto_microbatch *batch, int stage,
                                  const float *const *theta)
 {
@@ -95,18 +95,18 @@ static enum sotto_status train(struct sotto_options *options, double millisecond
     return st;
 }
 
-/* One side of communication: a lane with a communicator of its own, and what it does there. */
+/* A lane with a communicator of its own, and the messages or collectives of the lane. */
 enum { LANES = 8 };
 struct side {
     struct comm *comm;
     struct lane *lane;
     float *x, *y;
     size_t count;
-    int to, from; /* -1: nobody */
+    int to, from; /* -1: no rank */
 };
 
 struct calls {
-    size_t count; /* elements of each message or vector */
+    size_t count; /* elements of a message or vector */
     struct worker *worker;
     struct side side[LANES];
 };
@@ -130,7 +130,8 @@ static enum sotto_status allreduce(void *arg)
     return comm_allreduce(s->comm, x, x, s->count);
 }
 
-/* Who sends to whom on lane i; nobody there: the lane has nothing to do. */
+/* Sets the ranks that `rank` sends to and receives from on lane i; -1 for both: the lane is
+ * idle. */
 typedef void plan_messages(int rank, int size, int i, int *to, int *from);
 
 static void single(int rank, int size, int i, int *to, int *from)
@@ -153,9 +154,9 @@ static void pairs(int rank, int size, int i, int *to, int *from)
 
 static const struct scene {
     const char *name;
-    int lanes; /* 0: one for each other rank */
+    int lanes; /* 0: a lane for each other rank */
     lane_job *job;
-    plan_messages *plan; /* of messages */
+    plan_messages *plan; /* ranks of the messages */
 } scenes[] = {
     {"message", 1, exchange, single},       {"allreduce", 1, allreduce, NULL},
     {"two allreduces", 2, allreduce, NULL}, {"incast", 0, exchange, incast},
@@ -182,7 +183,7 @@ static enum sotto_status play(struct calls *c, const struct scene *scene, size_t
     TRY(comm_gather_bytes(world, all, &mine, sizeof mine));
     *seconds = 0;
     for (int r = 0; r < world->size; r++)
-        *seconds = all[r] > *seconds ? all[r] : *seconds; /* until the last has ended */
+        *seconds = all[r] > *seconds ? all[r] : *seconds; /* until the last rank has ended */
     return SOTTO_OK;
 }
 
@@ -190,7 +191,7 @@ static enum sotto_status play_all(struct calls *c)
 {
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
         double seconds;
-        TRY(play(c, &scenes[i], c->count / 16, &seconds)); /* connections are made, and opened */
+        TRY(play(c, &scenes[i], c->count / 16, &seconds)); /* opens connections */
         TRY(play(c, &scenes[i], c->count, &seconds));
         if (c->worker->rank == 0)
             printf("%s %.6f s\n", scenes[i].name, seconds);

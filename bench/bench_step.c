@@ -1,9 +1,8 @@
-/* One training step of a GPT-2, of a --llama, or of a --preset over images: forward, backward
- * into fresh gradients, AdamW. Talks like bench/peer_torch.py, so that bench/step.py can run both
- * in turn: a JSON line a step, with
- * --lockstep after a line on standard input. With
- * --profile, where the time goes, by op. On a device with a clock of its own, such as a GPU, times
- * are that clock's. */
+/* A training step of a GPT-2, of a --llama, or of a --preset over images: forward, backward into
+ * fresh gradients, AdamW. Has the interface of bench/peer_torch.py, so that bench/step.py can run
+ * both in turn: a JSON line for each step, with --lockstep after a line on standard input. With
+ * --profile prints times by op. On a device with a clock of its own, such as a GPU, times are
+ * by that clock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@
 struct config {
     int layers, heads, width, vocab, batch, seq, threads, steps, warmup;
     int side;          /* of images */
-    int kv_heads, mlp; /* of a llama */
+    int kv_heads, mlp; /* of a --llama */
     char preset[OPTION_ROOM], kernels[OPTION_ROOM];
     bool lockstep, profile, mixed, llama;
     char device[OPTION_ROOM];
@@ -90,7 +89,7 @@ static enum sotto_status open_model(struct bench *b)
     return model_init(&b->model, &m, 1, 1);
 }
 
-/* Running statistics, where a model has some. */
+/* Allocates running statistics if the model has them. */
 static enum sotto_status open_state(struct bench *b)
 {
     if (!b->model.state.n)
@@ -181,12 +180,12 @@ static enum sotto_status step(struct bench *b, double *loss)
         optim_step(&b->optim, b->x.view, b->theta.view, b->grad.view, 3e-4, 1);
     else
         optim_step(&b->optim, b->theta.view, view_none, b->grad.view, 3e-4, 1);
-    struct tape_result r = tape_result(&b->tape, b->tape.dev); /* waits */
+    struct tape_result r = tape_result(&b->tape, b->tape.dev); /* waits for the device */
     *loss = r.loss / (double)r.targets;
     return device_failed(&b->dev);
 }
 
-/* A step, and how long it took. */
+/* Runs a step and stores its seconds in `*took`. */
 static enum sotto_status timed_step(struct bench *b, double *loss, double *took)
 {
     const struct ops *ops = b->dev.ops;

@@ -1,7 +1,7 @@
-/* How fast a cluster that is not there is simulated: a method's rounds on the null device, with the
- * null oracle (--preset, --mesh and the like pick the method). A line: what was run, wall-clock and
- * virtual seconds, peak memory of this process, and how many forwards and backwards of a stage by a
- * worker passed each second. */
+/* The speed of simulating a cluster: a method's rounds on the null device, with the null oracle
+ * (--preset, --mesh and the like select the method). Prints a line: the configuration, wall-clock
+ * and virtual seconds, peak memory of this process, and the forwards and backwards of a stage by a
+ * worker each second. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ struct bench {
     struct strategy_config strategy;
     struct optim_config optim;
     double seconds; /* virtual, of rank 0 */
-    size_t bytes;   /* that a worker would need */
+    size_t bytes;   /* memory that a worker would need */
 };
 
 static enum sotto_status rounds(struct bench *b, struct strategy *s)
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     const char *rest[64];
     int n_rest;
     option_defaults(sections, SECTIONS);
-    b.strategy.precision = PRECISION_MIXED; /* as such models are trained */
+    b.strategy.precision = PRECISION_MIXED; /* as in the training of models of this size */
     enum sotto_status st = argc > 64 ? fail(SOTTO_EINVAL, "too many arguments")
                                      : option_parse(sections, SECTIONS, argc - 1,
                                                     (const char *const *)argv + 1, rest, &n_rest);

@@ -72,7 +72,7 @@ static struct ops timed;
 static const struct ops *real;
 static double seconds[SLOTS], flops[SLOTS], started;
 
-/* Ops of a device with a clock of its own that were issued and not read yet. */
+/* Capacity for ops of a device with a clock of its own that were issued but not read yet. */
 enum { ISSUED = 24 };
 static struct {
     int slot;
@@ -333,7 +333,7 @@ void profile_start(struct device *dev)
     timed.batchnorm_forward = batchnorm_forward;
     timed.batchnorm_backward = batchnorm_backward;
     timed.cross_entropy = cross_entropy;
-    if (real->linear_backward) /* else one after the other, and each on its own */
+    if (real->linear_backward) /* NULL: two products one after the other, each timed */
         timed.linear_backward = cpu_gemm_takes_both(dev) ? linear_backward : NULL;
     if (real->linear_loss)
         timed.linear_loss = linear_loss;

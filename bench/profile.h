@@ -1,5 +1,5 @@
 /* Time by op: a copy of a device's op table in which every entry is timed. For benches; one device
- * a process. */
+ * in a process. */
 #ifndef SOTTO_BENCH_PROFILE_H
 #define SOTTO_BENCH_PROFILE_H
 

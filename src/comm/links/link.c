@@ -9,7 +9,7 @@ struct link_unit {
     double factor;
 };
 
-/* A number and one of the units, up to `end`; 0 if it is neither. */
+/* Parses a number and a unit of `units` up to `end`; false for other text. */
 static bool parse_quantity(const char *text, const char *end, const struct link_unit *units,
                            double *out)
 {

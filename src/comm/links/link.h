@@ -13,18 +13,19 @@ struct link {
     double latency;   /* seconds a message */
 };
 
-/* A worker's link inside its node and a node's adapters carry so much in each direction; what
- * crosses at once shares them. */
+/* The links of a cluster: each worker has a link inside its node, and each node has adapters to
+ * other nodes. Bandwidth is that of a single direction; concurrent messages share it. */
 struct link_model {
     struct link intra, inter;
-    int adapters; /* of a node; place p uses adapter p modulo their number. 0: one a worker */
-    const double *speed; /* (nodes): of a node's adapters, relative to 1; NULL: all 1 */
+    int adapters; /* adapters of a node; place p uses adapter p modulo `adapters`. 0: an adapter for
+                     each worker */
+    const double *speed; /* (nodes): speed of a node's adapters, relative to 1; NULL: all 1 */
 };
 
-/* "25GB/s,2us", "100Mbit/s,5ms", "1Gbit/s"; "" or "none": infinitely fast. */
+/* Parses "25GB/s,2us", "100Mbit/s,5ms", "1Gbit/s"; "" or "none": infinitely fast. */
 enum sotto_status link_parse(struct link *link, const char *text);
 
-/* A bandwidth alone, in bytes a second. */
+/* Parses a bandwidth alone, in bytes a second; "" or "none": 0, infinite. */
 enum sotto_status link_parse_rate(double *rate, const char *text);
 
 #endif

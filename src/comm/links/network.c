@@ -6,10 +6,10 @@
 
 struct network_port {
     double capacity;
-    struct network_use *first; /* of the flows through it */
-    /* While rates are found: */
-    double spare, streams; /* not given yet, and to how many streams */
-    int open;              /* flows among them                       */
+    struct network_use *first; /* list of flows through the port */
+    /* While rates are computed: */
+    double spare, streams; /* capacity not assigned yet; streams without a rate */
+    int open;              /* flows without a rate */
     bool seen;
     struct network_port *next;
 };
@@ -17,18 +17,19 @@ struct network_port {
 struct network {
     const struct link_model *links;
     const int *node; /* (workers) */
-    int *adapter;    /* (workers): the first side of the adapter that each uses */
+    int *adapter;    /* (workers): first port of the worker's adapter */
     struct network_port *port;
     int ports;
     double now;
     struct network_flow
-        *stale; /* rates of these and of all they share ports with are to be found */
-    struct network_flow **heap; /* those that flow, the first to end first */
+        *stale; /* flows to compute rates for, with all flows that share ports with them */
+    struct network_flow **heap; /* active flows, a heap by end */
     int flows, room;
     uint64_t started;
 };
 
-/* Sides of workers' links come first, two each, then those of the adapters. */
+/* Offsets of the two ports of a link. Ports of workers' links are first, two each, then the ports
+ * of adapters. */
 enum { OUT, IN };
 
 static enum sotto_status make_ports(struct network *net, int workers)
@@ -88,7 +89,7 @@ void network_close(struct network *net)
 struct network_hop network_hop(const struct network *net, int from, int to)
 {
     const bool near = net->node[from] == net->node[to];
-    if (from == to) /* from one line of work to another */
+    if (from == to) /* from one lane of a worker to another */
         return (struct network_hop){.port = {-1, -1}};
     struct network_hop hop = {.latency =
                                   near ? net->links->intra.latency : net->links->inter.latency};
@@ -151,7 +152,7 @@ static void mark_stale(struct network *net, struct network_flow *flow)
     net->stale = flow;
 }
 
-/* The rate from now on. */
+/* Sets a flow's rate from now on. */
 static void set_rate(struct network *net, struct network_flow *flow, double rate)
 {
     flow->rate = rate;
@@ -176,7 +177,7 @@ enum sotto_status network_reserve(struct network *net)
 void network_start(struct network *net, struct network_flow *flow, double bytes, double now)
 {
     assert(now >= net->now && bytes >= 0 && net->flows < net->room);
-    network_next(net); /* rates until now */
+    network_next(net); /* completes rates until now */
     net->now = now;
     flow->left = bytes;
     flow->since = now;
@@ -201,7 +202,7 @@ void network_start(struct network *net, struct network_flow *flow, double bytes,
         mark_stale(net, flow);
 }
 
-/* All flows that share sides with the stale ones, or with those that do; and these sides. */
+/* Flows that share ports with stale flows, directly or through other flows, and their ports. */
 struct tangle {
     struct network_flow *flows;
     struct network_port *ports;
@@ -221,7 +222,7 @@ static struct tangle find_tangle(struct network *net)
     struct tangle t = {0};
     struct network_flow *todo = net->stale;
     net->stale = NULL;
-    while (todo) { /* a flow that is found lends `next` to the list of what is to be looked at */
+    while (todo) { /* flows not found yet are listed by `next`, which found flows use too */
         struct network_flow *flow = todo;
         todo = flow->next;
         if (flow->found)
@@ -236,7 +237,7 @@ static struct tangle find_tangle(struct network *net)
             t.ports = port;
             for (struct network_use *u = port->first; u; u = u->next) {
                 if (u->flow->found || u->flow->stale)
-                    continue; /* stale ones are in the list */
+                    continue; /* stale flows are in the list already */
                 u->flow->stale = true;
                 u->flow->next = todo;
                 todo = u->flow;
@@ -246,7 +247,7 @@ static struct tangle find_tangle(struct network *net)
     return t;
 }
 
-/* Bytes that are still to go, now. */
+/* Updates the bytes left of each flow to the current time, and resets the ports. */
 static void update_bytes_left(struct network *net, struct tangle *t)
 {
     for (struct network_flow *f = t->flows; f; f = f->next) {
@@ -264,7 +265,8 @@ static void update_bytes_left(struct network *net, struct tangle *t)
     }
 }
 
-/* The side that is full first when all streams that have no rate yet get faster alike. */
+/* Returns the port that is full first if the rates of all streams without a rate rise together, and
+ * `*rate` at that point. */
 static struct network_port *first_full(const struct tangle *t, double *rate)
 {
     struct network_port *full = NULL;
@@ -277,7 +279,7 @@ static struct network_port *first_full(const struct tangle *t, double *rate)
     return full;
 }
 
-/* Its share is taken from every side that it goes through. */
+/* Sets a flow's rate, and subtracts its share from every port of the flow. */
 static void give_rate(struct network *net, struct network_flow *flow, double rate)
 {
     flow->found = flow->stale = false;

@@ -28,7 +28,7 @@ static struct network_hop hop_between(const struct route *route, int from, int t
     return network_hop(route->net, route->worker[from], route->worker[to]);
 }
 
-/* To whom a rank passes; -1: to nobody. */
+/* Returns the rank that `rank` passes to; -1: none. */
 static int next_of(const struct route *route, enum route_kind kind, int rank, int root)
 {
     const struct layout l = route->layout;
@@ -49,7 +49,7 @@ static void load_hop(const struct route *route, double *load, int from, int to, 
             load[hop.port[i]] += streams;
 }
 
-/* What a stream gets on a hop beside the others of `load`. */
+/* Returns the rate of a stream on a hop that shares the ports with the streams of `load`. */
 static double hop_rate(const struct route *route, const double *load, int from, int to)
 {
     const struct network_hop hop = hop_between(route, from, to);
@@ -60,7 +60,7 @@ static double hop_rate(const struct route *route, const double *load, int from, 
     return rate;
 }
 
-/* Hops that differ are kept one by one, to find how the slow ones hold up the others. */
+/* Stores each hop, if hops differ, to compute the delay that slow hops cause. */
 static enum sotto_status keep_hops(const struct route *route, struct route_hops *h,
                                    enum route_kind kind, const double *load)
 {
@@ -100,12 +100,12 @@ static void load_hops(const struct route *route, enum route_kind kind, int root,
         if (kind != ROUTE_DIRECT && next_of(route, kind, r, root) >= 0)
             load_hop(route, load, r, next_of(route, kind, r, root), 1);
         for (int to = 0; to < route->size && kind == ROUTE_DIRECT; to++)
-            if (to != r) /* each takes its turn */
+            if (to != r) /* the peers take turns */
                 load_hop(route, load, r, to, 1.0 / (route->size - 1));
     }
 }
 
-/* The slowest hop and the longest latency, and whether all are alike. */
+/* Computes the rate of the slowest hop and the latency, and whether all hops are equal. */
 static void measure_hops(const struct route *route, struct route_hops *h, enum route_kind kind,
                          const double *load)
 {
@@ -140,7 +140,7 @@ static enum sotto_status find_hops(struct route *route, enum route_kind kind, in
     measure_hops(route, h, kind, load);
     enum sotto_status st;
     TRY_DONE(keep_uses(route, h, load));
-    for (int i = 0; i < h->n; i++) /* also those that only `direct` goes through */
+    for (int i = 0; i < h->n; i++) /* includes the hops of `direct` */
         h->rate = fmin(h->rate, network_capacity(route->net, h->use[i].port) / h->use[i].streams);
     if (!h->even && kind < ROUTE_CHAIN)
         TRY_DONE(keep_hops(route, h, kind, load));
@@ -169,11 +169,11 @@ static double remember_seconds(struct route *route, int what, int n, double byte
 
 static double seconds_at_rate(double bytes, double rate)
 {
-    return bytes > 0 ? bytes / rate : 0; /* at an infinite rate: 0 */
+    return bytes > 0 ? bytes / rate : 0; /* 0 at an infinite rate */
 }
 
-/* Seconds until all ranks have done their steps around a ring. A rank begins one when it has passed
- * on the block before and the one from the previous rank has come. */
+/* Returns the seconds until all ranks have done their steps around a ring. A rank starts a step
+ * after it has passed on the block before and received the block of the previous rank. */
 static double ring_steps(struct route *route, enum route_kind kind, int steps, double block)
 {
     struct route_hops *h = &route->hops[kind];
@@ -184,23 +184,23 @@ static double ring_steps(struct route *route, enum route_kind kind, int steps, d
         return known->seconds;
     const int n = route->size;
     const double *pace = h->hop, *latency = h->hop + n;
-    double *time = h->hop + 2 * n, *come = h->hop + 3 * n, last = 0;
+    double *time = h->hop + 2 * n, *received = h->hop + 3 * n, last = 0;
     memset(time, 0, (size_t)n * sizeof *time);
     for (int s = 0; s < steps; s++) {
         for (int r = 0; r < n; r++) {
             const int from = h->previous[r];
-            come[r] = time[from] + block * pace[from] + latency[from];
+            received[r] = time[from] + block * pace[from] + latency[from];
         }
         for (int r = 0; r < n; r++)
-            time[r] = fmax(time[r] + block * pace[r], come[r]);
+            time[r] = fmax(time[r] + block * pace[r], received[r]);
     }
     for (int r = 0; r < n; r++)
         last = fmax(last, time[r]);
     return remember_seconds(route, 1 + (int)kind, steps, block, last);
 }
 
-/* A round in which ranks send `bytes` each at once, rank r to r + distance; of a tree only those
- * that are a multiple of twice the distance from the root, and have that many behind them. */
+/* A round in which ranks send `bytes` each at once, rank r to r + distance. In a tree a rank sends
+ * only if its distance from the root is a multiple of 2 * distance and a receiver exists. */
 struct route_round {
     int distance;
     double bytes;
@@ -234,8 +234,9 @@ static double round_seconds(const struct route *route, const struct route_round 
     return slowest;
 }
 
-/* Broadcast: a binomial tree, the farthest first. Barrier: everybody hears of all others in rounds
- * of doubling distance. Otherwise: blocks of `bytes` gathered likewise, from the ranks behind. */
+/* Computes the seconds of rounds. Broadcast: a binomial tree. Barrier: every rank hears of all
+ * others in rounds of doubling distance. Otherwise: blocks of `bytes` are gathered in such rounds,
+ * from the preceding ranks. */
 static enum sotto_status rounds_seconds(struct route *route, enum comm_call call, double bytes,
                                         int root, double *seconds)
 {
@@ -263,7 +264,7 @@ static enum sotto_status rounds_seconds(struct route *route, enum comm_call call
     return SOTTO_OK;
 }
 
-/* The legs, with how many steps each and with which blocks. */
+/* The legs of a collective, with the number of steps and the bytes of a block of each leg. */
 struct route_plan {
     int legs;
     struct {
@@ -308,7 +309,7 @@ static struct route_plan plan_legs(const struct route *route, struct route_call 
     return p;
 }
 
-/* Whether the call goes in rounds, and of which blocks. */
+/* True if the call runs in rounds; `*block` is then the bytes of a block. */
 static bool goes_in_rounds(const struct route *route, struct route_call c, double *block)
 {
     const double each = c.call == COMM_ALLGATHER ? c.bytes / route->size : c.bytes;
@@ -344,10 +345,10 @@ static enum sotto_status find_legs(struct trip *trip, struct route *route, struc
     return SOTTO_OK;
 }
 
-/* A flow has ended: the next leg, or the end. */
+/* Starts the next leg after a flow has ended, or ends the collective. */
 static void start_next_leg(struct network_flow *flow, double time)
 {
-    struct trip *trip = (struct trip *)flow; /* its first member */
+    struct trip *trip = (struct trip *)flow; /* `flow` is the first member */
     if (trip->at == trip->legs) {
         trip->over(trip, time + trip->rest);
         return;
