@@ -1,16 +1,16 @@
-/* Attention, never holding more than a strip of rows of scores, or a block in backward (after
- * FlashAttention, Dao et al. 2022, without its online softmax: a row of scores fits the cache, so a
- * row is normalised at once).
+/* Attention that holds one strip of rows of scores at a time, or a block in backward (after
+ * FlashAttention, Dao et al. 2022, without its online softmax: a row of scores fits the cache and
+ * is normalised at once).
  *
- * A task is a head of one sequence (forward) or a key/value head with the query heads that read it
- * (backward, so that dk and dv are summed by one thread in a fixed order). A task packs its keys
- * and values for the kernels of matrix products. Queries come in strips: a strip meets only the
- * keys that its last row may see. */
+ * A task of the forward pass is a head of one sequence. A task of the backward pass is a key/value
+ * head with its query heads, so that one thread sums dk and dv in a fixed order. A task packs its
+ * keys and values for the kernels of matrix products. A strip of queries is multiplied only with
+ * the keys that its last row may see. */
 #include "tensor/cpu/attention.h"
 
 struct forward_room {
     float *k, *v; /* packed                                  */
-    float *q, *s; /* of a strip: queries, packed; (strip, row) */
+    float *q, *s; /* q: packed queries of a strip; s: scores (strip, row) */
     float *p;     /* packed probabilities                    */
     float *rows;  /* (t_k, width)                            */
     float *o;     /* (strip, width)                          */
@@ -71,13 +71,13 @@ static void forward_head(const struct attention_task *h, const struct forward_ro
         forward_strip(h, room, o, q, lse, i, min_int(h->strip, p->t_q - i));
 }
 
-/* A few queries against a long cache: every key and value is read once, where it lies. */
+/* Attends for a few queries over a long cache: every key and value is read once, in place. */
 static void decode_head(const struct attention_task *h, const struct forward_room *room,
                         struct view o, struct view q, struct view k, struct view v, float *lse)
 {
     const struct attention *p = h->p;
     size_t width = (size_t)p->width;
-    float *row = room->rows + width; /* a strip has two rows at least */
+    float *row = room->rows + width; /* room->rows has at least two rows */
     for (int i = 0; i < p->t_q; i++) {
         int lo = key_start(p, i), hi = key_end(p, i), base = lo / ATTENTION_PAD * ATTENTION_PAD;
         const float *query = load_floats(h->k, q, query_place(h, i, p->q_stride), width, row);
@@ -103,7 +103,7 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
                            struct view q, struct view k, struct view v, struct view lse)
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q <= p->t_k && lse.type == DTYPE_F32);
-    enum { FEW = 3 }; /* queries that packed keys would cost more than they save */
+    enum { FEW = 3 }; /* fewer queries do not repay packing of the keys */
     const struct attention_task any = head_of(dev, p);
     struct room one = {0};
     forward_room(&any, &one);

@@ -1,5 +1,6 @@
-/* Shared by the two passes of attention: where a head's rows are, and products (struct
- * gemm_kernels) of operands that a task packs for itself, the left one where kernels ask for it. */
+/* Shared by the passes of attention: the place of a head's rows, and products (struct
+ * gemm_kernels) of operands that a task packs for itself; kernels with `direct` take the left
+ * operand as it is. */
 #ifndef SOTTO_TENSOR_CPU_ATTENTION_H
 #define SOTTO_TENSOR_CPU_ATTENTION_H
 
@@ -8,22 +9,23 @@
 #include "tensor/cpu/cpu.h"
 
 enum {
-    PANEL = 64, /* keys that a strip leaves out or meets at once: a multiple of every kernel's */
-    STRIP_ROWS = 32, /* queries of a strip, at most: a multiple of the kernel's rows */
-    SHORT = 64       /* queries that are not worth packing; forward, the bits are the same */
+    PANEL = 64,      /* keys are skipped in panels: a multiple of every kernel's columns */
+    STRIP_ROWS = 32, /* queries of a strip, at most; a multiple of the kernel's rows */
+    SHORT = 64       /* up to this number of queries, k->small multiplies without packing; same bits
+                        forward */
 };
 
-/* One task's place in the problem. */
+/* A task: a head of a sequence, and the kernels. */
 struct attention_task {
     const struct kernels *k;
     const struct gemm_kernels *f;
     const struct attention *p;
     int b, head, kv_head;
-    int strip;  /* rows of queries at a time        */
-    size_t row; /* floats of a row of scores        */
+    int strip;  /* queries computed at once */
+    size_t row; /* floats of a row of scores, padded */
 };
 
-/* Keys [lo, hi) that query i sees. */
+/* Query i sees keys [key_start, key_end). */
 static inline int key_end(const struct attention *p, int i)
 {
     return p->whole ? p->t_k : p->t_k - p->t_q + i + 1;
@@ -56,7 +58,7 @@ struct head_rows {
     size_t ld;
 };
 
-/* Where they lie, or widened in `room`. */
+/* Returns `rows` rows of x from element `at` on: in place, or widened in `room`. */
 static inline struct head_rows open_rows(const struct attention_task *h, float *room, struct view x,
                                          size_t at, int stride, int rows)
 {
@@ -68,7 +70,7 @@ static inline struct head_rows open_rows(const struct attention_task *h, float *
     return (struct head_rows){room, width};
 }
 
-/* Where results may be put, and, behind it, how they come to y. */
+/* Returns where to compute rows of y: in place, or `room`, from which store_rows copies to y. */
 static inline struct head_rows place_rows(const struct attention_task *h, float *room,
                                           struct view y, size_t at, int stride)
 {
@@ -90,7 +92,7 @@ static inline struct head_rows skip_rows(struct head_rows rows, int n)
     return (struct head_rows){rows.at + (size_t)n * rows.ld, rows.ld};
 }
 
-/* Floats of packed operands: so many rows, or columns, of a depth. */
+/* Floats of packed operands: rows of a left, columns of a right operand, `k` deep. */
 static inline size_t left_size(const struct gemm_kernels *f, int rows, int k)
 {
     return f->direct ? 0 : strip_size(f, (int)round_up((size_t)rows, (size_t)f->rows), k);
@@ -101,13 +103,14 @@ static inline size_t right_size(const struct gemm_kernels *f, int columns, int k
     return strip_size(f, (int)round_up((size_t)columns, (size_t)f->columns), k);
 }
 
-/* A left operand: packed, or with its rows and columns so far apart. */
+/* A left operand: packed, or in place with the distances of its rows and columns. */
 struct left_operand {
     const float *at;
     size_t row, column;
 };
 
-/* n rows, k deep, at x.at; or, `across`, columns of k rows. Packed into `room`, or as it lies. */
+/* Returns n rows of depth k of x; with `across`, n columns of k rows. Packed into `room`, or in
+ * place. */
 static inline struct left_operand open_left(const struct attention_task *h, float *room,
                                             struct head_rows x, int n, int k, bool across)
 {
@@ -121,7 +124,7 @@ static inline struct left_operand open_left(const struct attention_task *h, floa
     return (struct left_operand){.at = room};
 }
 
-/* The right operand: n columns of k rows; or, `across`, n rows, k deep. */
+/* Packs the right operand: n columns of k rows; with `across`, n rows of depth k. */
 static inline void pack_right(const struct attention_task *h, float *to, struct head_rows x, int n,
                               int k, bool across)
 {
@@ -131,7 +134,7 @@ static inline void pack_right(const struct attention_task *h, float *to, struct 
                   across);
 }
 
-/* c (m, n) = a b, or +=, over k of the `depth` that strips of b have. */
+/* c (m, n) = a b, or += with `add`, over the first k of the `depth` rows of the strips of b. */
 static inline void multiply_packed(const struct attention_task *h, struct head_rows c, int m, int n,
                                    int k, struct left_operand a, const float *b, int depth,
                                    bool add)
@@ -142,14 +145,14 @@ static inline void multiply_packed(const struct attention_task *h, struct head_r
         f->direct(m, n, k, a.at, a.row, a.column, b, (size_t)f->columns, strip, c.at, c.ld, add);
         return;
     }
-    const int each = depth == k ? n : f->columns; /* whole strips follow one another */
+    const int each = depth == k ? n : f->columns; /* contiguous strips in one call */
     for (int j = 0; j < n; j += each, b += strip)
         f->block(m, min_int(each, n - j), k, a.at, b, c.at + j, c.ld, add ? c.at + j : NULL, c.ld,
                  NULL);
 }
 
-/* s (rows, row) at keys [first, end) = a b^T over the width, and anything behind them in a panel;
- * `first` begins one, and b has all keys. */
+/* s (rows, row) = a b^T over the width at keys [first, end), `first` at the beginning of a
+ * panel; the rest of the last panel is undefined. b has all keys. */
 static inline void score_product(const struct attention_task *h, float *s, struct left_operand a,
                                  const float *b, int rows, int first, int end)
 {
@@ -159,7 +162,7 @@ static inline void score_product(const struct attention_task *h, float *s, struc
                     b + strip_size(h->f, first, width), width, false);
 }
 
-/* c (rows, width) = a b over keys [first, end), of which b has all and a those alone. */
+/* c (rows, width) = a b over keys [first, end); b has all keys, a only these. */
 static inline void key_product(const struct attention_task *h, struct head_rows c,
                                struct left_operand a, const float *b, int rows, int first, int end)
 {

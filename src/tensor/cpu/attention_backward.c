@@ -1,19 +1,19 @@
-/* The backward pass of attention. Probabilities come again from the saved lse, and with
+/* The backward pass of attention. Probabilities are recomputed from the saved lse. With
  * delta = sum(dy * o) of a row
  *     dv += p^T dy,   ds = p * (dy v^T - delta) * scale,   dq = ds k,   dk += ds^T q.
- * Queries come in blocks of strips: a strip is the unit of dq, a block that of dk and dv, whose
- * sums it reads and writes once. */
+ * Queries are taken in blocks of strips: dq is computed a strip at a time, dk and dv a block at a
+ * time, which reads and writes their sums once a block. */
 #include "tensor/cpu/attention.h"
 
 enum { STRIPS = 2 }; /* of a block */
 
 struct backward_room {
-    float *k, *kt, *vt; /* packed: over keys, and over the width      */
-    float *dk, *dv;     /* (t_k, width); dk holds widened rows before */
+    float *k, *kt, *vt; /* packed: over keys; over the width */
+    float *dk, *dv;     /* (t_k, width); dk first holds widened rows */
     float *left;        /* packed: a strip, or keys of a block        */
     float *right;       /* packed: rows of a block                    */
     float *s, *ds;      /* (block, row)                               */
-    float *q, *dy, *dq; /* (block, width): where they are not fp32    */
+    float *q, *dy, *dq; /* (block, width): copies of views that are not fp32 */
 };
 
 static int block_rows(const struct attention_task *h)
@@ -44,7 +44,7 @@ static struct backward_room backward_room(const struct attention_task *h, struct
     return room;
 }
 
-/* delta of query i; dy is its row in the block. */
+/* Returns delta of query i; `dy` is the row of the query in the block. */
 static float row_delta(const struct attention_task *h, const float *dy, struct view o, int i)
 {
     float sum = 0, room[256];
@@ -57,15 +57,15 @@ static float row_delta(const struct attention_task *h, const float *dy, struct v
     return sum;
 }
 
-/* A block of queries: rows of q, dy and dq, and the keys [first, end) that its rows meet; `first`
+/* A block of queries: rows of q, dy and dq, and the keys [first, end) that they see; `first`
  * begins a panel. */
 struct block {
     struct head_rows q, dy, dq;
     int i, rows, first, end;
 };
 
-/* p, ds and dq of rows [at, at + rows) of a block; p and ds are zero where a query does not see a
- * key. */
+/* Computes p, ds and dq of rows [at, at + rows) of a block; p and ds are zero where a query does
+ * not see a key. */
 static void backward_strip(const struct attention_task *h, const struct backward_room *room,
                            const struct block *block, struct view o, const float *lse, int at,
                            int rows)

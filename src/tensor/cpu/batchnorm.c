@@ -1,27 +1,27 @@
-/* Batch norm: blocks of rows that follow from the shape alone go over threads; what they add up is
- * summed in their order, in double precision.
+/* Batch norm: blocks of rows over threads; the blocks follow from the shape alone, and their sums
+ * are added in order, in double precision.
  *
- * Moments are taken around the first row, so that one pass over x does without losing digits where
- * the mean is far from zero. */
+ * Moments are taken about the first row, so that one pass over x suffices without losing digits
+ * where the mean is far from zero. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
 
 enum {
     BLOCKS = 64,
-    PIECE = 4096 /* elements that are widened at once, or a row where that is longer */
+    PIECE = 4096 /* elements widened at once; a row if that is longer */
 };
 
 struct batchnorm_plan {
     const struct kernels *k;
     size_t rows, width;
     size_t blocks, block_rows; /* for sums                       */
-    size_t piece_rows;         /* what a kernel takes at once    */
-    size_t pieces;             /* of all rows                    */
+    size_t piece_rows;         /* rows of a kernel's call */
+    size_t pieces;             /* kernel calls for all rows */
     float *partials;           /* (blocks, 2, width), zeroed     */
     float *sums;               /* (2, width)                     */
     float *scale, *shift;      /* (width): widened parameters    */
-    float *rooms;              /* (threads, 5, piece): what is widened or not yet rounded */
+    float *rooms;              /* (threads, 5, piece): widened inputs, results before rounding */
     size_t piece;
 };
 
@@ -54,7 +54,7 @@ static float *piece_room(const struct batchnorm_plan *plan, int which)
     return plan->rooms + (size_t)(5 * thread_index() + which) * plan->piece;
 }
 
-/* sum[c] of all blocks, `which` of the two. */
+/* Returns sum number `which` (0 or 1) of column c over all blocks. */
 static double block_total(const struct batchnorm_plan *plan, int which, size_t c)
 {
     double sum = 0;
@@ -81,7 +81,7 @@ static void sum_rows(struct device *dev, const struct batchnorm_plan *plan, stru
     }
 }
 
-/* Mean and rstd of these rows into `stats`, and the running ones moved towards them. */
+/* Writes mean and rstd of the rows to `stats`, and moves the running statistics towards them. */
 static void measure_batch(const struct batchnorm_plan *plan, const struct batchnorm *p,
                           const float *pivot, float *stats, float *running_mean,
                           float *running_variance)
@@ -90,7 +90,7 @@ static void measure_batch(const struct batchnorm_plan *plan, const struct batchn
     for (size_t c = 0; c < plan->width; c++) {
         const double off = block_total(plan, 0, c) / n, mean = pivot[c] + off;
         const double spread = block_total(plan, 1, c) / n - off * off;
-        const double variance = spread < 0 ? 0 : spread; /* no number stays none */
+        const double variance = spread < 0 ? 0 : spread; /* NaN stays NaN */
         stats[c] = (float)mean;
         stats[plan->width + c] = (float)(1 / sqrt(variance + (double)p->eps));
         if (!running_mean)
@@ -156,7 +156,7 @@ static void sum_rows_backward(struct device *dev, const struct batchnorm_plan *p
     }
 }
 
-/* dgain, dbias += the sums, and what of them every row's gradient loses. */
+/* dgain, dbias += the sums; plan->sums = the parts that every row's gradient loses. */
 static void spread_sums(const struct batchnorm_plan *plan, const struct batchnorm *p,
                         const float *rstd, struct view dgain, struct view dbias)
 {

@@ -1,4 +1,4 @@
-/* Numbers of a few bits, packed, and signs: chunks over threads. */
+/* Packed numbers of a few bits, and signs: chunks over threads. */
 #include "tensor/cpu/cpu.h"
 
 _Static_assert(CHUNK % 8 == 0, "a chunk of packed elements is whole bytes");
@@ -13,7 +13,7 @@ static void pack_bits(int bits, uint8_t *y, const int32_t *x, size_t n)
         fill += bits;
         if (fill < 32)
             continue;
-        for (int k = 0; k < 4; k++) /* four bytes at once */
+        for (int k = 0; k < 4; k++) /* four bytes a turn */
             y[k] = (uint8_t)(ready >> 8 * k);
         y += 4;
         fill -= 32;
@@ -23,7 +23,8 @@ static void pack_bits(int bits, uint8_t *y, const int32_t *x, size_t n)
         *y++ = (uint8_t)ready;
 }
 
-/* An element lies in three bytes at most; a fourth is read with them while there are some. */
+/* Unpacks n elements. An element is in at most three bytes; four are read while the input has
+ * four left. */
 static void unpack_bits(int bits, int32_t *y, const uint8_t *x, size_t n)
 {
     const uint32_t mask = ((uint32_t)1 << bits) - 1;

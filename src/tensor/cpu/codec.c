@@ -1,46 +1,46 @@
-/* Tiles of the cosine transform over threads: one tile at a time, or several chunks, which stay in
- * the first caches from the transform to what is taken out.
+/* Tiles of the cosine transform over threads. A task is a tile, or several chunks, which stay in
+ * the first caches from the transform until the kept coefficients are subtracted.
  *
- * Sides of DCT_SIDE are transformed by butterflies (simd/dct.h), others by products with matrices.
- * Frequencies of a side are even or odd about its middle, in turn: half of the elements is enough
- * for each kind, sums of what mirrors itself for the one and differences for the other, and the
- * even ones are those of a side half as long. */
+ * Sides of DCT_SIDE are transformed by butterflies (simd/dct.h), other sides by products with
+ * matrices. The basis vectors of a side are even or odd about its middle, in turn. So half of the
+ * elements are enough: sums of mirrored elements for the even frequencies, differences for the odd.
+ * The even frequencies are a transform of a side of half the length. */
 #include <string.h>
 
 #include "tensor/cpu/cpu.h"
 
-enum { CHUNKS = 48 }; /* that are transformed at once: whole strips of products and butterflies */
+enum { CHUNKS = 48 }; /* chunks of a task: whole strips of products and butterflies */
 _Static_assert(CHUNKS % SMALL_ROWS == 0 && CHUNKS % ATTENTION_PAD == 0, "whole strips");
 
-/* A list of tiles as it is worked on. */
+/* A list of tiles in progress. */
 struct tile_work {
     const struct kernels *k;
     const struct tiles *t;
-    size_t from;     /* the element that the vector begins with     */
-    int each, tasks; /* tiles of a task, more than one of chunks */
-    size_t ld;       /* a row's floats, padded for the products */
-    size_t half;     /* and half a row's; 0: rows are not folded */
+    size_t from;     /* element of the whole vector that the op's vector begins with */
+    int each, tasks; /* tiles of a task (1, or CHUNKS for chunks); tasks */
+    size_t ld;       /* floats of a row, padded for the products */
+    size_t half;     /* floats of half a row, padded; 0: rows are not folded */
     const float *bh; /* (h, h)                                   */
     const float *bw; /* (w, ld): a row for each frequency        */
-    /* (w, ld): a column for each; folded, (2, w / 2, half): half of each even one, of each odd one
-     */
+    /* (w, ld): a column for each frequency. Folded rows: (2, w / 2, half), the half columns of
+     * the even frequencies, then of the odd frequencies */
     float *turn;
 };
 
-/* What a thread needs. */
+/* A thread's scratch. */
 struct tile_pieces {
     float *a, *b;          /* (rows of a task, the longest row) */
     uint32_t *keys, *room; /* (h, w) */
     float *row;            /* (ld)   */
     float *value;          /* (h, w) */
-    int32_t *index;        /* (h, w), values and these with room for one more */
-    struct tile_cell {     /* (h, w) decode: of a coefficient, zero between tiles */
+    int32_t *index;        /* (h, w); index and value have one element more */
+    struct tile_cell {     /* (h, w), decode: sums of a coefficient, zero between tiles */
         float sum;
         uint32_t senders;
     } * cell;
 };
 
-/* Of n tiles. */
+/* Prepares work on n tiles. */
 static struct tile_work work_of(struct device *dev, const struct tiles *t, int n, struct view basis)
 {
     struct tile_work w = {.k = kernels_of(dev), .t = t, .each = t->h > 1 ? 1 : CHUNKS};
@@ -68,7 +68,7 @@ static struct tile_pieces pieces_of(const struct tile_work *w, struct room *room
     return p;
 }
 
-/* Matrices of w as they are needed: with padded rows, and turned for products. */
+/* Makes the matrices of side w: with padded rows, and transposed for products. */
 static void take_basis(struct tile_work *w, struct view basis, struct room *room)
 {
     const size_t n = (size_t)w->t->w, half = w->half;
@@ -91,7 +91,8 @@ static void take_basis(struct tile_work *w, struct view basis, struct room *room
     }
 }
 
-/* Scratch for the matrices and every thread; `each`: a thread's bytes. NULL: no memory. */
+/* Returns the scratch of all threads, after the matrices; *each is the bytes of one thread.
+ * NULL: too little memory. */
 static char *open_tile_rooms(struct device *dev, struct tile_work *w, struct view basis,
                              size_t *each)
 {
@@ -113,7 +114,7 @@ static struct tile_pieces pieces_here(const struct tile_work *w, char *rooms, si
     return pieces_of(w, &room);
 }
 
-/* Tile i of the list: where it begins, and where its coefficients do. */
+/* Returns the place of tile i in the vector (tile_at), and of its coefficients (kept_at). */
 static size_t tile_at(const struct tile_work *w, int i)
 {
     const struct tiles *t = w->t;
@@ -126,7 +127,7 @@ static size_t kept_at(const struct tiles *t, int i)
     return t->kept + (size_t)i * (size_t)t->keep;
 }
 
-/* c (m, n) = a b; n is padded. */
+/* c (m, n) = a b; n is a padded width. */
 static void multiply_rows(const struct tile_work *w, int m, int n, int k, const float *a,
                           size_t a_row, size_t a_col, const float *b, size_t ldb, float *c,
                           size_t ldc)
@@ -135,7 +136,7 @@ static void multiply_rows(const struct tile_work *w, int m, int n, int k, const 
     f->direct(m, n, k, a, a_row, a_col, b, ldb, (size_t)f->columns, c, ldc, false);
 }
 
-/* p->a (rows, ld) = along w of rows of m. */
+/* p->a (rows, ld) = the transform along w of rows of m. */
 static void along_w(const struct tile_work *w, const struct tile_pieces *p, const float *m,
                     size_t stride, int rows)
 {
@@ -166,8 +167,8 @@ static bool side_folds(int n)
     return n % 2 == 0 && n > 8;
 }
 
-/* Along h of the rows in p->a, which it uses up. Differences lie where the mirror images were, so
- * it is the second half of the odd frequencies that they belong to. */
+/* Returns the transform along h of the rows in p->a, which it overwrites. Differences are stored
+ * in the place of the mirrored rows, so the odd frequencies use the second half of the basis. */
 static const float *along_h(const struct tile_work *w, const struct tile_pieces *p)
 {
     const int ld = (int)w->ld;
@@ -191,7 +192,7 @@ static const float *along_h(const struct tile_work *w, const struct tile_pieces 
     return p->b;
 }
 
-/* p->b = the inverse along h of the rows in p->a, by the same way back. */
+/* p->b = the inverse transform along h of the rows in p->a: the steps of along_h backwards. */
 static void back_along_h(const struct tile_work *w, const struct tile_pieces *p)
 {
     const int h = w->t->h, ld = (int)w->ld;
@@ -211,14 +212,14 @@ static void back_along_h(const struct tile_work *w, const struct tile_pieces *p)
     }
 }
 
-/* y = or -= the inverse transform of n coefficients: along w as they are, a row for each frequency
- * of h, and then of these rows along h. */
+/* y = the inverse transform of n coefficients, or y -= with `subtract`: first along w, which
+ * gives a row for each frequency of h, then along h. */
 static void inverse_tile(const struct tile_work *w, const struct tile_pieces *p,
                          const int32_t *index, const float *value, int n, float *y, bool subtract)
 {
     const struct tiles *t = w->t;
     const struct codec_kernels *k = w->k->codec;
-    float *rows = t->h > 1 ? p->a : p->row; /* chunks still need theirs */
+    float *rows = t->h > 1 ? p->a : p->row; /* p->a still has the other chunks */
     k->sum_rows(rows, t->h, t->w, w->ld, index, value, n, w->bw);
     if (t->h == DCT_SIDE && (size_t)t->w == w->ld) {
         k->columns_back(y, t->stride, rows, w->ld, t->w, subtract);
@@ -237,14 +238,14 @@ static void inverse_tile(const struct tile_work *w, const struct tile_pieces *p,
     }
 }
 
-/* A kind of op: what it does with the tiles of a task. Returns an index that no tile of this size
- * has if it came across one, else 0. */
+/* An op on tiles. `run` handles the n tiles of a task and returns an index that is outside of a
+ * tile if a message has one, else 0. */
 struct tiles_job {
     uint32_t (*run)(const struct tiles_job *job, const struct tile_work *w,
                     const struct tile_pieces *p, int first, int n);
     float *vector;
     struct view index, value;
-    int senders; /* decode: how many, and how far apart that of one and the next is */
+    int senders; /* decode: number of messages, and elements from one to the next */
     size_t index_step, value_step;
 };
 
@@ -280,7 +281,7 @@ static void run_tiles(struct device *dev, const struct tiling *p, struct view ba
     }
 }
 
-/* Takes what is kept of one tile, whose coefficients are c, out of it. */
+/* Subtracts the kept coefficients of tile i from the vector; `c` are all its coefficients. */
 static void keep_tile(const struct tiles_job *job, const struct tile_work *w,
                       const struct tile_pieces *p, int i, const float *c)
 {
@@ -320,7 +321,7 @@ static const int32_t *sent_by(const struct tiles_job *job, const struct tiles *t
     return (const int32_t *)job->index.data + (size_t)sender * job->index_step + kept_at(t, i);
 }
 
-/* Adds up what was sent of tile i in p->cell. */
+/* Adds the sent coefficients of tile i to p->cell. Returns an index outside of the tile, or 0. */
 static uint32_t add_up(const struct tiles_job *job, const struct tile_work *w,
                        const struct tile_pieces *p, int i)
 {
@@ -344,8 +345,8 @@ static uint32_t add_up(const struct tiles_job *job, const struct tile_work *w,
     return beyond;
 }
 
-/* The mean of each coefficient over those who sent it, in the order in which they first did: how
- * many there are, in p->index and p->value. p->cell is zero again. */
+/* Writes the mean of each sent coefficient to p->index and p->value, in the order in which they
+ * were first sent, and zeroes p->cell. Returns the number of coefficients. */
 static int list_means(const struct tiles_job *job, const struct tile_work *w,
                       const struct tile_pieces *p, int i)
 {
@@ -354,7 +355,7 @@ static int list_means(const struct tiles_job *job, const struct tile_work *w,
     int n = 0;
     for (int r = 0; r < job->senders; r++) {
         const int32_t *where = sent_by(job, t, i, r);
-        for (int k = 0; k < t->keep; k++) { /* without a branch that nobody could foresee */
+        for (int k = 0; k < t->keep; k++) { /* no unpredictable branch */
             const uint32_t e = (uint32_t)where[k];
             if (e >= size)
                 continue;

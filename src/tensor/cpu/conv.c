@@ -1,12 +1,14 @@
-/* Convolutions as products of gathered windows: forward over the windows of x, the gradient of x
- * over the windows of dy that met each pixel, the gradient of w as the sum over all windows.
+/* Convolutions as products of gathered windows. The forward pass gathers windows of x, the gradient
+ * of x gathers for each pixel the windows of dy that met the pixel, the gradient of w is the sum
+ * over all windows.
  *
- * With a stride s the pixels of x fall into s^2 classes by their place modulo s. Those of a class
- * met the same taps, so that each class is a convolution of its own without zeros in between. */
+ * With stride s the pixels of x fall into s^2 classes by their place modulo s. The pixels of a
+ * class met the same taps, so a class is a convolution of its own without zeros between the taps.
+ */
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/products.h"
 
-/* (rows, columns) as images of one pixel. */
+/* Returns the windows of a (rows, columns) matrix: images of one pixel each. */
 static struct windows matrix_windows(struct view from, int columns)
 {
     return (struct windows){.from = from,
@@ -69,12 +71,12 @@ void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, s
     cpu_row_products(dev, &product, 1, product_room);
 }
 
-/* One side of a class of pixels: those at `first` + t * stride. */
+/* A class of pixels along one side: pixels at `first` + t * stride. */
 struct class_side {
-    int pixels; /* of x, in the class                                      */
-    int tap;    /* the first tap that they met; the others are stride apart */
+    int pixels; /* of x */
+    int tap;    /* the first tap that met the pixels; other taps are stride apart */
     int taps;
-    int before; /* pixels of dy before the first window begins             */
+    int before; /* pixels of dy before the first window */
 };
 
 static struct class_side class_side_of(const struct conv *p, int size, int first)
@@ -88,13 +90,14 @@ static struct class_side class_side_of(const struct conv *p, int size, int first
     return s;
 }
 
-/* A class of pixels, and its convolution. */
+/* The operands of the convolution of a class of pixels. */
 struct pixel_class {
     struct windows windows;
     struct turned_weight weight;
 };
 
-/* Whether windows met the pixels at (first_y, first_x) and every stride; if so, their product. */
+/* Makes the product for the pixels at (first_y, first_x) and every stride from there. Returns
+ * false if no window met these pixels. */
 static bool class_init(struct pixel_class *c, struct row_product *product, const struct conv *p,
                        struct view dx, struct view dy, struct view w, bool add, int first_y,
                        int first_x)
@@ -148,7 +151,7 @@ void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view d
     struct pixel_class classes[ROW_PRODUCTS];
     struct row_product product[ROW_PRODUCTS];
     int n = 0;
-    if (p->kernel < p->stride && !add && !cpu_counts(dev)) /* some pixels met no window */
+    if (p->kernel < p->stride && !add && !cpu_counts(dev)) /* pixels that met no window */
         cpu_fill(dev, dx, (size_t)p->rows * (size_t)p->h * (size_t)p->w * (size_t)p->in, 0);
     for (int i = 0; i < p->stride * p->stride; i++) {
         n += class_init(&classes[n], &product[n], p, dx, dy, w, add, i / p->stride, i % p->stride);

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* syscall */
-/* The fast table: SIMD kernels compiled for several instruction sets, OpenMP threads over them.
+/* The cpu table: SIMD kernels compiled for several instruction sets, OpenMP threads over them.
  * This file chooses the kernels when a device opens. */
 #include "tensor/cpu/cpu.h"
 
@@ -22,8 +22,9 @@
         .small = &fast_small_##variant, .attend = &attention_product,                              \
     }
 
-/* Best first. Where multiplying takes long, to pack columns twice costs two threads less than to
- * wait for each other; beside a matrix unit it costs more. */
+/* Kernels by instruction set, best first. `threads` is few_threads. 1: packing the same columns
+ * in two threads is faster than waiting for the other thread; 2: waiting is faster, as with a
+ * matrix unit. */
 static const struct kernels variants[] = {
 #if defined(__x86_64__)
     VARIANT_TABLES("amx", 2, v4, gemm_amx, gemm_amx_half, fast_small_v4),
@@ -42,8 +43,8 @@ static const struct kernels variants[] = {
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 #if defined(__x86_64__)
-/* The processor has the matrix unit and rounds to its numbers, and the kernel lets this process
- * keep its registers. */
+/* True if the processor has the matrix unit and rounds as it does (AVX512_BF16), and the kernel
+ * of the system lets this process use its registers. */
 static bool machine_has_amx(void)
 {
     enum {
@@ -120,7 +121,7 @@ static const char *cpu_describe(const struct device *dev)
     return kernels_of(dev)->name;
 }
 
-/* They take all their scratch at once, and return where there is none. */
+/* Ops that take scratch: an op takes all its scratch in one call and returns if there is none. */
 static const struct ops takes = {
     .linear_forward = cpu_linear_forward,
     .linear_backward_x = cpu_linear_backward_x,

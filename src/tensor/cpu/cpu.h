@@ -1,7 +1,7 @@
-/* Shared by the drivers of the fast table: how work is cut, widened and given to threads.
+/* Shared by the ops of the cpu table: how work is cut into blocks, widened and given to threads.
  *
- * Results do not depend on dev->threads: blocks have sizes that follow from the shape alone, a
- * block is computed by one thread, and partial sums are added in the order of their blocks. */
+ * Results do not depend on dev->threads: block sizes follow from the shape alone, one thread
+ * computes a block, and partial sums are added in the order of their blocks. */
 #ifndef SOTTO_TENSOR_CPU_CPU_H
 #define SOTTO_TENSOR_CPU_CPU_H
 
@@ -26,24 +26,25 @@ static inline bool cpu_counts(const struct device *dev)
     return !dev->ops->alloc;
 }
 
-/* `half`: of operands that may be rounded to bf16. */
+/* Returns the kernels of matrix products; `half`: operands may be rounded to bf16. */
 static inline const struct gemm_kernels *gemm_of(const struct device *dev, bool half)
 {
     return half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
 }
 
-/* Kernels of one instruction set on an open device; open itself takes the best. */
+/* Chooses the kernels of one instruction set for an open device; cpu_open chooses the best. */
 enum sotto_status cpu_select(struct device *dev, const char *variant);
 
-/* Threads for `work` element operations: all or one, since a team that changes size costs more than
- * it saves. */
+/* Returns the threads for `work` element operations: all or one, since changing the size of an
+ * OpenMP team costs more than a smaller team saves. */
 static inline int team_size(const struct device *dev, size_t work)
 {
     return work < 32768 ? 1 : dev->threads;
 }
 
-/* Whoever writes a cache line waits for all that hold it. So more threads than `few` pack products
- * for themselves, and more than MANY_THREADS send what others will read past the caches. */
+/* Returns the number of threads up to which products share packed columns. Writing a cache line
+ * waits for all cores that hold the line, so more threads than this pack for themselves. With
+ * more than MANY_THREADS, data for other threads are written past the caches (send_floats). */
 static inline int few_threads(const struct device *dev)
 {
     return kernels_of(dev)->few;
@@ -58,7 +59,7 @@ static inline int thread_index(void)
 #endif
 }
 
-/* Of the team that runs this. */
+/* Returns the number of threads of the current OpenMP team. */
 static inline int thread_count(void)
 {
 #ifdef _OPENMP
@@ -88,22 +89,22 @@ static inline int ceil_div(int a, int b)
     return (a + b - 1) / b;
 }
 
-/* How many of n chunks a thread takes at once: its share of them where there are one or two, else
- * less, since some of many are slower than others. */
+/* Returns how many of `n` chunks a thread takes at once: one turn a thread for one or two
+ * threads, 8 turns for more, since some of many threads are slower. */
 static inline size_t chunks_per_turn(size_t n, int threads)
 {
     const size_t turns = (size_t)threads * (threads > 2 ? 8 : 1);
     return n > turns ? (n + turns - 1) / turns : 1;
 }
 
-/* Floats of a packed strip of `width` rows or columns. */
+/* Returns the floats of a packed strip of `width` rows or columns, `k` deep. */
 static inline size_t strip_size(const struct gemm_kernels *f, int width, int k)
 {
     return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
 }
 
-/* An op's scratch for pieces of so many floats each, to be taken in any order; without data where
- * there is no memory. */
+/* Returns an op's scratch for pieces of floats[i] floats each, taken in any order (cpu_take).
+ * Its data are NULL if there is too little memory. */
 static inline struct room cpu_room(struct device *dev, const size_t *floats, int pieces)
 {
     struct room room = {0};
@@ -124,8 +125,8 @@ static inline bool is_half(struct view v)
     return v.data && v.type == DTYPE_BF16;
 }
 
-/* Elements [at, at + n) of x as fp32: in place, or widened into `room`. An absent view gives NULL.
- */
+/* Returns elements [at, at + n) of x as fp32: in place, or widened into `room`; NULL for an
+ * absent view. */
 static inline float *load_floats(const struct kernels *k, struct view x, size_t at, size_t n,
                                  float *room)
 {
@@ -137,7 +138,8 @@ static inline float *load_floats(const struct kernels *k, struct view x, size_t 
     return room;
 }
 
-/* Where to compute elements [at, ...) of y that are not read first; `store` them afterwards. */
+/* Returns where to compute elements of y from `at` on, without reading them: in place, or
+ * `room`. store_floats ends the computation. */
 static inline float *place_floats(struct view y, size_t at, float *room)
 {
     if (!y.data)
@@ -145,7 +147,8 @@ static inline float *place_floats(struct view y, size_t at, float *room)
     return y.type == DTYPE_F32 ? (float *)y.data + at : room;
 }
 
-/* Ends what load or place began: rounds `values` into y unless they are y itself. */
+/* Stores `values` from load_floats or place_floats in y: rounded, or copied unless they are in
+ * place. */
 static inline void store_floats(const struct kernels *k, struct view y, size_t at, size_t n,
                                 const float *values)
 {
@@ -155,7 +158,9 @@ static inline void store_floats(const struct kernels *k, struct view y, size_t a
         memcpy((float *)y.data + at, values, n * sizeof *values);
 }
 
-/* As place and store, of what other threads will read; at the end of all of it: `sent`. */
+/* True if data that other threads will read are written past the caches. place_to_send and
+ * send_floats then replace place_floats and store_floats, and finish_sending ends a thread's
+ * part. */
 static inline bool sends_past_caches(const struct kernels *k)
 {
     return k->vector->send && thread_count() > MANY_THREADS;
@@ -181,7 +186,7 @@ static inline void finish_sending(const struct kernels *k)
         k->vector->sent();
 }
 
-/* host.c: memory, common to both tables */
+/* host.c: host memory, for the cpu and the reference table */
 void *host_alloc(struct device *dev, size_t bytes);
 void host_release(struct device *dev, void *memory, size_t bytes);
 void host_write(struct device *dev, struct view to, const void *host, size_t count);

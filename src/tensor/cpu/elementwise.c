@@ -1,5 +1,5 @@
-/* Flat vectors: chunks of fixed size over threads. An fp32 chunk is worked on in place; a bf16
- * chunk is widened into the thread's stack and rounded back. */
+/* Ops on flat vectors: chunks of fixed size over threads. An fp32 chunk is computed in place; a
+ * bf16 chunk is widened on the thread's stack and rounded back. */
 #include <math.h>
 #include <string.h>
 
@@ -17,12 +17,12 @@ static size_t chunk_size(size_t c, size_t count)
 
 enum op { FILL, AXPY, AXPBY, SCALE, GELU, GELU_BACK, SWIGLU, SWIGLU_BACK, RELU, RELU_BACK };
 
-/* One of them on flat vectors: what it gives, what it is computed from. */
+/* An op on flat vectors; all views but out[0] are optional. */
 struct elementwise_call {
     enum op op;
-    struct view out[2], in[3]; /* (optional) but out[0] */
-    bool adds;                 /* out[0] is read, too   */
-    bool sends;                /* others will read it   */
+    struct view out[2], in[3];
+    bool adds;  /* out[0] is also read */
+    bool sends; /* other threads will read out[0] */
     float a, b;
     enum gelu_kind kind;
 };
@@ -94,14 +94,14 @@ void cpu_fill(struct device *dev, struct view y, size_t count, float value)
         each_chunk(dev, &(struct elementwise_call){FILL, .out = {y}, .a = value}, count);
         return;
     }
-    enum { BLOCK = 16 * CHUNK }; /* the C library writes those without reading them first */
+    enum { BLOCK = 16 * CHUNK }; /* memset writes zeros without reading them first */
     const size_t size = dtype_size(y.type);
 #pragma omp parallel for schedule(static) num_threads(team_size(dev, count))
     for (size_t at = 0; at < count; at += BLOCK)
         memset((char *)y.data + at * size, 0, min_size(BLOCK, count - at) * size);
 }
 
-/* n <= CHUNK elements. */
+/* Copies n <= CHUNK elements. */
 static void copy_chunk(const struct kernels *k, struct view y, struct view x, size_t n)
 {
     float room[CHUNK];
@@ -153,8 +153,8 @@ void cpu_scale(struct device *dev, struct view y, float a, size_t count)
     each_chunk(dev, &(struct elementwise_call){SCALE, .out = {y}, .adds = true, .a = a}, count);
 }
 
-/* |x - y|^2, or |x|^2 without y. One partial sum a chunk, added in order: the result is the same
- * for any number of threads. */
+/* Returns |x - y|^2, or |x|^2 without y. Partial sums of chunks are added in order, so the
+ * result is the same for any number of threads. */
 static double sum_parts(struct device *dev, struct view x, struct view y, size_t count)
 {
     const struct kernels *k = kernels_of(dev);

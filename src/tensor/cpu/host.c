@@ -1,5 +1,5 @@
-/* Memory for both CPU tables. Large blocks ask for huge pages: parameters and logits are walked end
- * to end, where small pages cost a fifth of the bandwidth. */
+/* Host memory for the cpu and the reference table. Large blocks use huge pages: parameters and
+ * logits are read end to end, where small pages cost a fifth of the bandwidth. */
 #define _DEFAULT_SOURCE /* madvise */
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* Linear layers: products over panels of outputs.
  *
- * Where everything is fp32 there is one panel and nothing is copied. A bf16 operand is widened into
+ * With fp32 operands there is one panel, and nothing is copied. A bf16 operand is widened into
  * scratch, panel by panel, so that a head of 50 thousand outputs does not need scratch of its size;
- * weights are not where the kernels multiply bf16. */
+ * a bf16 weight is not widened where kernels multiply bf16. */
 #include "tensor/cpu/gemm/gemm.h"
 
 enum { PANEL = 4 << 20 }; /* elements of a widened panel */
 
-/* A matrix as fp32: the view itself or a widened copy. */
+/* An fp32 matrix: the view itself or a widened copy. */
 struct matrix {
     float *data;
     size_t ld;
@@ -27,7 +27,7 @@ static size_t panel_size(const struct linear *p, bool half)
     return min_size(out, round_up(PANEL / deep + 1, 64));
 }
 
-/* Columns [at, at + columns) of a (rows, stride) view; widened into `room` where it is bf16. */
+/* Returns columns [at, at + columns) of a (rows, stride) view, widened into `room` if bf16. */
 static struct matrix open_block(struct device *dev, struct view x, size_t rows, size_t stride,
                                 size_t at, size_t columns, float *room)
 {
@@ -40,8 +40,8 @@ static struct matrix open_block(struct device *dev, struct view x, size_t rows, 
     return (struct matrix){room, columns};
 }
 
-/* Columns [at, at + columns) of y are what a product makes; it rounds them where y is bf16.
- * `first`: and adds to what is there; `last`: nothing else will be added. */
+/* Makes columns [at, at + columns) of y the result of a product, rounded if y is bf16. `first`:
+ * the product adds to y; `last`: no later product adds to y. */
 static void write_block(struct gemm *g, struct view y, size_t stride, size_t at, size_t columns,
                         float *room, bool first, bool last)
 {
@@ -54,7 +54,7 @@ static void write_block(struct gemm *g, struct view y, size_t stride, size_t at,
     g->ld_half = stride;
 }
 
-/* The panel of w that makes outputs [at, at + n), as the right operand. */
+/* Makes the panel of w for outputs [at, at + n) the right operand of a product. */
 static void read_weight(struct device *dev, struct gemm *g, const struct linear *p, struct view w,
                         size_t at, size_t n, float *room)
 {
@@ -104,7 +104,8 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
     }
 }
 
-/* Threads own columns, so that a column is summed in the order of its rows. */
+/* sums += column sums of y. A thread owns columns, so that a column is summed in the order of
+ * its rows. */
 void cpu_add_columns(struct device *dev, struct view sums, struct view y, size_t stride,
                      size_t rows, size_t n)
 {
@@ -126,8 +127,8 @@ void cpu_add_columns(struct device *dev, struct view sums, struct view y, size_t
 
 enum { GEMM, TILES, RESULT, WEIGHT, DY, X, PIECES };
 
-/* One of the products of a backward pass: outputs of a panel, and its pieces of scratch, NULL for
- * those that it does without. */
+/* A product of a backward pass: outputs of a panel, and scratch by piece; at[i] is NULL for a
+ * piece of 0 floats. */
 struct backward_product {
     size_t n;
     size_t floats[PIECES];
@@ -166,7 +167,7 @@ static struct backward_product backward_w(const struct device *dev, const struct
                    [X] = is_half(x) ? rows * in : 0}};
 }
 
-/* Scratch for one or both. */
+/* Takes scratch for one product, or for both. Returns false if there is too little memory. */
 static bool take_backward_scratch(struct device *dev, struct backward_product *one,
                                   struct backward_product *other)
 {
@@ -182,7 +183,7 @@ static bool take_backward_scratch(struct device *dev, struct backward_product *o
     return room.data;
 }
 
-/* The product of outputs [at, at + n). */
+/* Returns the product for dx over the panel of outputs that begins at `at`. */
 static struct gemm panel_x(struct device *dev, const struct linear *p,
                            const struct backward_product *b, struct view dx, struct view dy,
                            struct view w, bool add, size_t at)
@@ -273,8 +274,9 @@ static void backward_in_turn(struct device *dev, const struct linear *p, struct 
     cpu_linear_backward_x(dev, p, dx, dy, w, add);
 }
 
-/* Where there is one panel and nothing is widened. Many rows with a bf16 dw have panels; they take
- * the scratch of fewer all the same, since a smaller batch never takes more. */
+/* Both products at once if there is one panel and nothing is widened. Many rows with a bf16 dw
+ * have several panels; they still take the scratch of fewer rows, since a smaller batch must
+ * never take more. */
 void cpu_linear_backward(struct device *dev, const struct linear *p, struct view dx, struct view dw,
                          struct view dbias, struct view dy, struct view x, struct view w, bool add)
 {

@@ -1,11 +1,11 @@
-/* Layer norm and RMS norm: rows over threads; the gradients of gain and bias are summed over blocks
- * of rows that follow from the number of rows alone, then over the blocks in order. */
+/* Layer norm and RMS norm: rows over threads. The gradients of gain and bias are summed over
+ * blocks of rows, then over the blocks in order; the blocks follow from the number of rows
+ * alone. */
 #include "tensor/cpu/cpu.h"
 
 enum { BLOCKS = 32 };
 
-/* Scratch of one op: gain and bias widened, a room of `rooms` rows for each thread, partial sums.
- */
+/* Scratch of one op: gain and bias as fp32, three rows for each thread, partial sums. */
 struct norm_plan {
     const struct kernels *k;
     const float *gain, *bias;
@@ -34,7 +34,7 @@ static bool norm_plan_init(struct norm_plan *plan, struct device *dev, const str
     return true;
 }
 
-/* d += the sums numbered `sum` of all blocks. */
+/* d += sum number `sum` of all blocks. */
 static void add_partials(const struct norm_plan *plan, struct view d, int sum, size_t width)
 {
     if (!d.data)
@@ -45,7 +45,7 @@ static void add_partials(const struct norm_plan *plan, struct view d, int sum, s
     store_floats(plan->k, d, 0, width, total);
 }
 
-/* Layer norm, or RMS norm without a bias. */
+/* Layer norm, or RMS norm with `rms` (and no bias). */
 static void norm_rows(struct device *dev, const struct norm *p, struct view y, struct view x,
                       struct view gain, struct view bias, struct view stats, bool rms)
 {
@@ -79,7 +79,8 @@ void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view
     norm_rows(dev, p, y, x, gain, bias, stats, false);
 }
 
-/* What is read here is in this thread's cache anyway. */
+/* Returns where to compute a row of dx. If dx is also an input, the row is in this thread's
+ * cache and is not sent past the caches. */
 static float *place_dx(const struct norm_plan *plan, struct view dx, struct view dy,
                        struct view from, size_t at, float *room)
 {
@@ -87,7 +88,7 @@ static float *place_dx(const struct norm_plan *plan, struct view dx, struct view
     return read ? place_floats(dx, at, room) : place_to_send(plan->k, dx, at, room);
 }
 
-/* Layer norm, or RMS norm, whose dbias is none. */
+/* Backward pass of layer norm, or with `rms` of RMS norm, without a dbias. */
 static void norm_rows_backward(struct device *dev, const struct norm *p, struct view dx,
                                struct view dgain, struct view dbias, struct view dy, struct view x,
                                struct view gain, struct view stats, struct view from, bool rms)

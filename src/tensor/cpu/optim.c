@@ -1,10 +1,11 @@
-/* Optimizer steps over flat state: one pass, chunk by chunk, theta written while x is hot. */
+/* Optimizer steps over flat state: one pass, chunk by chunk, theta written while x is in the
+ * cache. */
 #include <assert.h>
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
 
-/* Threads for all of these stretches. */
+/* Returns the threads for a step over all stretches. */
 static int stretches_team(const struct device *dev, const struct stretch *s, int n)
 {
     size_t all = 0;
@@ -13,7 +14,7 @@ static int stretches_team(const struct device *dev, const struct stretch *s, int
     return team_size(dev, all);
 }
 
-/* Runs on every thread of a team, which waits behind the last stretch alone. */
+/* Steps a stretch. Runs on every thread of a team; threads wait only after the last stretch. */
 static void cpu_adamw_stretch(struct device *dev, const struct adamw *p, const struct stretch *s)
 {
     const struct kernels *k = kernels_of(dev);
@@ -50,7 +51,7 @@ void cpu_adamw(struct device *dev, const struct adamw *p, const struct stretch *
         cpu_adamw_stretch(dev, p, &s[i]);
 }
 
-/* As adamw_stretch. */
+/* As cpu_adamw_stretch. */
 static void cpu_sgd_stretch(struct device *dev, const struct sgd *p, const struct stretch *s)
 {
     const struct kernels *k = kernels_of(dev);
@@ -87,7 +88,7 @@ void cpu_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, i
         cpu_sgd_stretch(dev, p, &s[i]);
 }
 
-/* Every tau steps at most, so plain loops will do. */
+/* An outer update happens every tau steps at most, so plain loops are fast enough. */
 void cpu_co2(struct device *dev, const struct co2_step *p, struct view x_view, struct view now_view,
              struct view m_view, struct view sent_view, struct view d_view, size_t count)
 {

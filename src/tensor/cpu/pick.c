@@ -1,5 +1,5 @@
-/* Elements that are picked out of vectors and put into them, and packed signs: chunks over threads.
- * No element is picked twice, so chunks may be worked on at once. */
+/* Selected elements of vectors, and packed signs: chunks over threads. No element is selected
+ * twice, so threads may work on chunks at once. */
 #include "tensor/cpu/cpu.h"
 
 void cpu_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count)
@@ -10,7 +10,7 @@ void cpu_choose(struct device *dev, const struct shuffle *p, struct view index, 
         k->vector->shuffle(p, at, (int32_t *)index.data + at, min_size(CHUNK, count - at));
 }
 
-/* m at each element, which is what `value` has room for. */
+/* Copies selected elements [at, at + n) of m to `value`. */
 static void gather_selected(float *value, const float *m, const struct picks *p,
                             const int32_t *index, size_t at, size_t n)
 {

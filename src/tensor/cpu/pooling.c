@@ -1,10 +1,10 @@
 /* Pooling: rows of pixels over threads. */
 #include "tensor/cpu/cpu.h"
 
-/* Channels that are worked on at once. */
+/* Channels of a kernel's call. */
 enum { LANE = 512 };
 
-/* The windows [first, end) of `count` that meet pixel `at` of a side. */
+/* Finds the windows [first, end) of `count` that contain pixel `at` of a side. */
 static void windows_at(const struct pooling *p, int at, int count, int *first, int *end)
 {
     const int last = (at + p->pad) / p->stride, before = at + p->pad - p->kernel;
@@ -12,7 +12,7 @@ static void windows_at(const struct pooling *p, int at, int count, int *first, i
     *end = min_int(last + 1, count);
 }
 
-/* Channels [c, c + n) of window (y, x) of an image of which `image` is the first pixel. */
+/* Computes channels [c, c + n) of window (y, x); `image` is the image's first pixel. */
 static void take_window(const struct kernels *k, const struct pooling *p, struct view image, int y,
                         int x, size_t c, size_t n, float *best, uint8_t *winner)
 {
@@ -61,7 +61,8 @@ void cpu_maxpool_forward(struct device *dev, const struct pooling *p, struct vie
     }
 }
 
-/* Channels [c, c + n) of pixel (y, x), from the windows of its image that meet it, in order. */
+/* Computes channels [c, c + n) of pixel (y, x): the sum over the windows of the image that
+ * contain the pixel, in order. */
 static void give_pixel(const struct kernels *k, const struct pooling *p, struct view dy,
                        const uint8_t *winner, int y, int x, size_t c, size_t n, float *sum)
 {

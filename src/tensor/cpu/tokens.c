@@ -1,4 +1,4 @@
-/* What happens between tokens and activations: embedding, rotary positions, cross-entropy. */
+/* Ops between tokens and activations: embedding, rotary positions, cross-entropy. */
 #include <assert.h>
 
 #include "tensor/cpu/cpu.h"
@@ -28,13 +28,13 @@ void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int 
     }
 }
 
-/* A row of the batch and the token in it. */
+/* A row of the batch and its token. */
 struct row_token {
     uint32_t token, row;
 };
 
-/* Rows by their tokens and, of one token, in their order: a merge sort of runs that double in
- * length, between two halves of `room`. Returns the half that has the result. */
+/* Sorts rows by token, rows of a token in their order: a merge sort of runs that double in
+ * length, between two halves of `room`. Returns the half with the result. */
 static struct row_token *sort_rows(struct row_token *room, const int32_t *tokens, size_t rows)
 {
     struct row_token *from = room, *to = room + rows;
@@ -55,8 +55,8 @@ static struct row_token *sort_rows(struct row_token *room, const int32_t *tokens
     return from;
 }
 
-/* y += the sum of columns [c, c + n) of the rows [first, end) of a sorted batch; with `every`
- * instead of an order, of rows first, first + every, ... Rounded once. */
+/* y += the sum of columns [c, c + n) of rows of dy, rounded once. The rows are order[first ..
+ * end) of a sorted batch, or without `order` first, first + every, ... up to `end`. */
 static void add_rows(const struct kernels *k, struct view y, struct view dy, size_t w, size_t c,
                      size_t n, const struct row_token *order, size_t first, size_t end,
                      size_t every)
