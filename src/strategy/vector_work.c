@@ -97,7 +97,7 @@ enum sotto_status work_sign(const struct work *on, struct view y, size_t count)
 
 struct squares {
     struct device *dev;
-    const struct pair *p;
+    const struct vector_pair *p;
     int n;
     double sum, *each;
 };
@@ -119,7 +119,8 @@ static enum sotto_status squares(const struct work *on, struct squares *s, int v
     return work_run(on, run_squares, s, bytes);
 }
 
-enum sotto_status work_sum_squares(const struct work *on, const struct pair *p, int n, double *sum)
+enum sotto_status work_sum_squares(const struct work *on, const struct vector_pair *p, int n,
+                                   double *sum)
 {
     struct squares s = {.p = p, .n = n};
     TRY(squares(on, &s, 1));
@@ -127,7 +128,8 @@ enum sotto_status work_sum_squares(const struct work *on, const struct pair *p, 
     return SOTTO_OK;
 }
 
-enum sotto_status work_distances(const struct work *on, const struct pair *p, int n, double *each)
+enum sotto_status work_distances(const struct work *on, const struct vector_pair *p, int n,
+                                 double *each)
 {
     return squares(on, &(struct squares){.p = p, .n = n, .each = each}, 2);
 }

@@ -8,7 +8,7 @@
 #include "strategy/mesh.h"
 #include "tensor/device.h"
 
-struct pair;
+struct vector_pair;
 
 struct work {
     struct mesh *mesh;
@@ -32,7 +32,9 @@ enum sotto_status work_axpy(const struct work *on, struct view y, float a, struc
 enum sotto_status work_scale(const struct work *on, struct view y, float a, size_t count);
 enum sotto_status work_sign(const struct work *on, struct view y, size_t count); /* in place */
 /* The sum of |x|^2 over n vectors; |x - y|^2 of each of them. */
-enum sotto_status work_sum_squares(const struct work *on, const struct pair *p, int n, double *sum);
-enum sotto_status work_distances(const struct work *on, const struct pair *p, int n, double *each);
+enum sotto_status work_sum_squares(const struct work *on, const struct vector_pair *p, int n,
+                                   double *sum);
+enum sotto_status work_distances(const struct work *on, const struct vector_pair *p, int n,
+                                 double *each);
 
 #endif

@@ -74,7 +74,7 @@ struct row_copy {
 };
 
 /* One of the vectors of sum_squares; y may be view_none. */
-struct pair {
+struct vector_pair {
     struct view x, y;
     size_t count;
 };
@@ -210,7 +210,7 @@ struct ops {
     void (*read)(struct device *dev, void *host, struct view from, size_t count);
     /* Returns the sum, in order, of |x|^2 over all pairs, or of |x - y|^2 where a pair has a y;
      * each[i] (or `each` NULL) = the sum of pair i. Waits. */
-    double (*sum_squares)(struct device *dev, const struct pair *p, int n, double *each);
+    double (*sum_squares)(struct device *dev, const struct vector_pair *p, int n, double *each);
 
     /* (optional, all three) For tables whose ops return before they are done. sync waits for all
      * issued ops; mark and follow are device_mark and device_follow among contexts of this table.

@@ -225,7 +225,7 @@ static void separate_read(struct device *dev, void *host, struct view from, size
 }
 
 struct squares_call {
-    const struct pair *p;
+    const struct vector_pair *p;
     int n;
     double *sum, *each;
 };
@@ -235,7 +235,7 @@ static void squares_late(struct device *cpu, void *call)
     const struct squares_call *s = call;
     *s->sum = 0;
     for (int i = 0; i < s->n; i++) {
-        const struct pair p = {host_view(s->p[i].x), host_view(s->p[i].y), s->p[i].count};
+        const struct vector_pair p = {host_view(s->p[i].x), host_view(s->p[i].y), s->p[i].count};
         const double part = cpu->ops->sum_squares(cpu, &p, 1, NULL);
         *s->sum += part;
         if (s->each)
@@ -243,7 +243,8 @@ static void squares_late(struct device *cpu, void *call)
     }
 }
 
-static double separate_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+static double separate_sum_squares(struct device *dev, const struct vector_pair *p, int n,
+                                   double *each)
 {
     double sum;
     issue_call(dev, squares_late, &(struct squares_call){p, n, &sum, each},

@@ -76,7 +76,7 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     dev->ops->axpy(dev, v[3], -0.7f, v[0], n);
     dev->ops->scale(dev, v[4], 0.3f, n);
     dev->ops->axpby(dev, v[8], 0.3f, -0.7f, v[0], n);
-    const struct pair p[] = {{.x = v[0], .count = n}, {v[0], v[6], n}};
+    const struct vector_pair p[] = {{.x = v[0], .count = n}, {v[0], v[6], n}};
     double each[2];
     const double sum = dev->ops->sum_squares(dev, p, 2, each);
     dev->ops->write(dev, v[5], &(float){(float)each[0]}, 1);

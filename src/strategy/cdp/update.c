@@ -17,8 +17,8 @@ static enum sotto_status clip_factor(struct cdp *c, double scale, double *factor
         double sum;
         if (cdp_update_device(&c->is, c->t, k) != c->device)
             continue;
-        TRY(work_sum_squares(&s->on, &(struct pair){.x = st->g[c->t & 1], .count = st->count}, 1,
-                             &sum));
+        TRY(work_sum_squares(
+            &s->on, &(struct vector_pair){.x = st->g[c->t & 1], .count = st->count}, 1, &sum));
         squared += sum;
     }
     if (c->devices > 1 && c->is.placement != CDP_DP) /* in dp the last device has all sums */
@@ -79,7 +79,7 @@ enum sotto_status cdp_update(struct cdp *c, const struct cdp_update *u)
     const double scale = c->round.clip / c->sums.total[u->step & 1].parts;
     if (c->round.plan->want_norm) {
         double sum;
-        TRY(work_sum_squares(&s->on, &(struct pair){.x = g, .count = st->count}, 1, &sum));
+        TRY(work_sum_squares(&s->on, &(struct vector_pair){.x = g, .count = st->count}, 1, &sum));
         c->round.squares += sum * (scale / c->round.clip) * (scale / c->round.clip);
     }
     TRY(make_version_place(c, st));

@@ -15,7 +15,7 @@ bool cosine_sliced(const struct replicate *r)
 
 static enum sotto_status square_of(struct replicate *r, struct view x, double *square)
 {
-    const struct pair p = {.x = x, .count = r->count};
+    const struct vector_pair p = {.x = x, .count = r->count};
     TRY(work_sum_squares(&r->on, &p, 1, square));
     return cosine_sliced(r) ? comm_sum(r->is.within, square, 1) : SOTTO_OK;
 }
@@ -45,8 +45,8 @@ enum sotto_status cosine_of_groups(struct replicate *r, struct view delta, bool 
 enum sotto_status cosine_to_last(struct cosine_last *c, const struct work *on, struct comm *within,
                                  struct view g, size_t count, double *out)
 {
-    const struct pair own = {.x = g, .count = count},
-                      both = {.x = g, .y = c->last.view, .count = count};
+    const struct vector_pair own = {.x = g, .count = count},
+                             both = {.x = g, .y = c->last.view, .count = count};
     double square[2]; /* of g, of g - last */
     TRY(work_sum_squares(on, &own, 1, &square[0]));
     TRY(work_distances(on, &both, 1, &square[1]));

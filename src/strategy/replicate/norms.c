@@ -45,7 +45,7 @@ enum sotto_status norms_measure(struct norms *n, const struct work *on, struct v
     int pieces = 0;
     for (int i = 0; i < n->table->n; i++)
         for (struct piece p = {0}; owned_next(n->own, table_range(n->table, i), &p);)
-            n->pair[pieces++] = (struct pair){view_at(x, p.own), view_at(y, p.own), p.count};
+            n->pair[pieces++] = (struct vector_pair){view_at(x, p.own), view_at(y, p.own), p.count};
     TRY(work_distances(on, n->pair, pieces, n->square));
     pieces = 0;
     for (int i = 0; i < n->table->n; i++) {

@@ -6,15 +6,15 @@
 
 #include "strategy/replicate/replicate.h"
 
-struct pair;
+struct vector_pair;
 
 struct norms {
     const struct table *table; /* NULL: they are not wanted */
     const struct owned *own;
-    float *moved;        /* (tensors) squares of |x_{t,0} - x_{t-1,0}|             */
-    float *first, *last; /* (tensors) of |d_t|, |d_{t-1}|, summed over groups      */
-    struct pair *pair;   /* (pieces of tensors) what is measured, and ...          */
-    double *square;      /* ... how long it is                                     */
+    float *moved;             /* (tensors) squares of |x_{t,0} - x_{t-1,0}|             */
+    float *first, *last;      /* (tensors) of |d_t|, |d_{t-1}|, summed over groups      */
+    struct vector_pair *pair; /* (pieces of tensors) what is measured, and ...          */
+    double *square;           /* ... how long it is                                     */
 };
 
 enum sotto_status norms_open(struct norms *n, const struct table *table, const struct owned *own);

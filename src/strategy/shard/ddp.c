@@ -26,7 +26,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
                                    struct round *out)
 {
     struct shard *s = (struct shard *)strategy;
-    const struct pair g = {.x = s->g.view, .count = s->g.count};
+    const struct vector_pair g = {.x = s->g.view, .count = s->g.count};
     *out = (struct round){.grad_norm = -1};
     TRY(shard_begin(s, plan, &s->g));
     TRY(shard_accumulate(s, sum_stage)); /* g = sum_i grad f_i */

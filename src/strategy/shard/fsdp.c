@@ -192,7 +192,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
 {
     struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
-    const struct pair g = {.x = s->g.view, .count = s->g.count};
+    const struct vector_pair g = {.x = s->g.view, .count = s->g.count};
     const bool carried = s->carried;
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;

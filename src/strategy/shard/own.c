@@ -63,10 +63,11 @@ struct view shard_g_at(struct shard *s, const struct slice *at)
     return view_at(s->g_stage[at->stage], at->in_stage);
 }
 
-const struct pair *shard_own_g(struct shard *s)
+const struct vector_pair *shard_own_g(struct shard *s)
 {
     for (int i = 0; i < s->n_slice; i++)
-        s->own_g[i] = (struct pair){.x = s->replicate->is.part[i].g, .count = s->slice[i].count};
+        s->own_g[i] =
+            (struct vector_pair){.x = s->replicate->is.part[i].g, .count = s->slice[i].count};
     return s->own_g;
 }
 

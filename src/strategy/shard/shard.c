@@ -248,8 +248,9 @@ bool shard_alone(const struct shard *s)
     return (s->replicate->ops->in_step ? mesh->worker->size : mesh->n_s) == 1;
 }
 
-enum sotto_status shard_clip(const struct shard *s, const struct work *on, const struct pair *p,
-                             int n, struct comm *within, struct round *out, double *scale)
+enum sotto_status shard_clip(const struct shard *s, const struct work *on,
+                             const struct vector_pair *p, int n, struct comm *within,
+                             struct round *out, double *scale)
 {
     double squared;
     TRY(work_sum_squares(on, p, n, &squared));

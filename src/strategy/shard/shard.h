@@ -48,7 +48,7 @@ struct shard {
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
     struct view *asked_stage;           /* (n_stage) of `whole`              */
     struct stage_job *job;              /* (n_stage)                         */
-    struct pair *own_g;                 /* (n_stage) where a norm is of many parts */
+    struct vector_pair *own_g;          /* (n_stage) where a norm is of many parts */
     int64_t next;                       /* micro-batch of this worker        */
     int64_t last;                       /* ... that the lane is to count     */
     struct counts counts;               /* of the round: own, then everybody's */
@@ -171,11 +171,12 @@ double shard_scale(const struct shard *s, const struct counts *all);
 /* Clipping, and the norm for whoever wants to see it. `p`: n pieces of the gradient, which are all
  * of it together with those of the other workers of `within`; NULL: they are already. `scale` makes
  * it the average, and is left as what makes it the clipped one. */
-enum sotto_status shard_clip(const struct shard *s, const struct work *on, const struct pair *p,
-                             int n, struct comm *within, struct round *out, double *scale);
+enum sotto_status shard_clip(const struct shard *s, const struct work *on,
+                             const struct vector_pair *p, int n, struct comm *within,
+                             struct round *out, double *scale);
 
 /* The pieces of the own slices, where the replicate method finds the gradient: n_slice of them. */
-const struct pair *shard_own_g(struct shard *s);
+const struct vector_pair *shard_own_g(struct shard *s);
 
 /* All that must survive but the parameters: the place in the data, and the replicate method's. */
 enum sotto_status shard_visit(struct shard *s, struct state_visitor *v); /* x may have changed */

@@ -195,6 +195,6 @@ void host_read(struct device *dev, void *host, struct view from, size_t count);
 /* The ops of the table: cpu_fill, cpu_copy, ... */
 #define OP(op, ...) void cpu_##op(OP_PARAMETERS(__VA_ARGS__));
 #include "tensor/op_list.h"
-double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
+double cpu_sum_squares(struct device *dev, const struct vector_pair *p, int n, double *each);
 
 #endif

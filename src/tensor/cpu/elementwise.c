@@ -181,7 +181,7 @@ static double sum_parts(struct device *dev, struct view x, struct view y, size_t
     return sum;
 }
 
-double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+double cpu_sum_squares(struct device *dev, const struct vector_pair *p, int n, double *each)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {

@@ -126,7 +126,7 @@ void cuda_call(struct device *dev, device_call *call, const struct view *v, int 
                size_t bytes);
 void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out, int n_out,
                     const struct view *x);
-double cuda_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
+double cuda_sum_squares(struct device *dev, const struct vector_pair *p, int n, double *each);
 /* products.c */
 void cuda_linear_loss(struct device *dev, const struct linear *p, const struct linear_loss *l);
 

@@ -66,7 +66,7 @@ void cuda_scale(struct device *dev, struct view y, float a, size_t count)
 }
 
 /* As many sums as the host is told at once; one wait for all of them. */
-static double some_squares(struct device *dev, const struct pair *p, int n, double *each,
+static double some_squares(struct device *dev, const struct vector_pair *p, int n, double *each,
                            double *parts)
 {
     double *sums = cuda_of(dev)->news->sums, sum = 0;
@@ -85,7 +85,7 @@ static double some_squares(struct device *dev, const struct pair *p, int n, doub
     return sum;
 }
 
-double cuda_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+double cuda_sum_squares(struct device *dev, const struct vector_pair *p, int n, double *each)
 {
     size_t most = 0;
     double sum = 0;

@@ -58,7 +58,7 @@ static void null_linear_loss(struct device *dev, const struct linear *p,
     c->like.ops->takes->linear_loss(&c->counter, p, &counted);
 }
 
-static double null_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+static double null_sum_squares(struct device *dev, const struct vector_pair *p, int n, double *each)
 {
     (void)dev, (void)p;
     for (int i = 0; i < n && each; i++)

@@ -49,7 +49,8 @@ void reference_scale(struct device *dev, struct view y, float a, size_t count)
         put(y, i, a * get(y, i));
 }
 
-static double reference_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+static double reference_sum_squares(struct device *dev, const struct vector_pair *p, int n,
+                                    double *each)
 {
     (void)dev;
     double sum = 0;

@@ -154,7 +154,7 @@ static inline void replay_step(struct replay *r, struct oracle *o, struct device
         replay_end_turns(r, table, dev);
     dev->ops->copy(dev, r->before.view, r->theta.view, r->theta.count);
     double scale = 1 / (r->tokens ? targets : r->n);
-    const struct pair all = {.x = r->g.view, .count = r->g.count};
+    const struct vector_pair all = {.x = r->g.view, .count = r->g.count};
     r->norm = sqrt(dev->ops->sum_squares(dev, &all, 1, NULL)) * scale;
     scale *= optim_clip(r->optim, r->norm * r->norm);
     optim_step(&r->steps, r->x.view, r->theta.view, r->g.view, r->lr(r->t), scale);

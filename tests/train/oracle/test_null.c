@@ -199,8 +199,8 @@ static void device_holds_nothing(void **state)
     dev.ops->write(&dev, b.view, host, 4);
     dev.ops->read(&dev, host, view_of(NULL, DTYPE_F32), 3);
     assert_true(host[0] == 0 && host[1] == 0 && host[2] == 0 && host[3] == 4);
-    assert_true(dev.ops->sum_squares(&dev, &(struct pair){.x = b.view, .count = huge}, 1, NULL) ==
-                0);
+    assert_true(dev.ops->sum_squares(&dev, &(struct vector_pair){.x = b.view, .count = huge}, 1,
+                                     NULL) == 0);
     assert_ok(device_check(&dev));
     buffer_free(&b);
     assert_int_equal(m.now[MEMORY_OUTER], 0);
