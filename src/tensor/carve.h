@@ -1,7 +1,7 @@
-/* Memory that one taker divides into pieces, front to back, each starting on a cache line.
+/* Memory that is divided into pieces, front to back, each starting on a cache line.
  *
- * Under AddressSanitizer nobody may touch what lies between two pieces, nor what a taker did not
- * ask for, so that an op that leaves its piece is caught where it does, not where it is noticed. */
+ * AddressSanitizer reports an access between two pieces, or to memory that was not taken, so an op
+ * that leaves its piece fails at that access and not at a later symptom. */
 #ifndef SOTTO_TENSOR_CARVE_H
 #define SOTTO_TENSOR_CARVE_H
 
@@ -12,13 +12,13 @@
 
 #ifdef SANITIZED_ADDRESS
 #include <sanitizer/asan_interface.h>
-enum { CARVE_GUARD = 64 }; /* bytes behind a piece */
+enum { CARVE_GUARD = 64 }; /* bytes after a piece */
 #else
 enum { CARVE_GUARD = 0 };
 #endif
 
-/* Of `all` bytes of memory the first `used` may be touched from now on. Nobody touches a device's
- * from here, and its ops may still be busy with what is limited now. */
+/* Makes only the first `used` of `all` bytes accessible to AddressSanitizer. Does nothing for
+ * device memory, whose pending ops may still use the rest. */
 static inline void carve_limit(struct view memory, size_t used, size_t all)
 {
 #ifdef SANITIZED_ADDRESS
@@ -32,12 +32,12 @@ static inline void carve_limit(struct view memory, size_t used, size_t all)
 }
 
 struct room {
-    char *data;        /* 64-byte aligned; NULL: pieces are only counted */
+    char *data;        /* 64-byte aligned, not owned; NULL: pieces are only counted */
     size_t used, size; /* bytes */
     enum place place;
 };
 
-/* Bytes that a piece takes. */
+/* Returns the bytes that a piece takes. */
 static inline size_t carve_bytes(size_t count, enum dtype type)
 {
     return (count * dtype_size(type) + 63) / 64 * 64 + CARVE_GUARD;

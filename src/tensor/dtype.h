@@ -1,6 +1,6 @@
-/* Element types, and views of elements. bf16 is the upper half of an fp32; it is rounded to
- * nearest, ties to even. Arithmetic is in fp32 and bf16; int32 and uint8 hold tokens, targets and
- * marks. */
+/* Element types, and views of elements. bf16 is the upper half of an fp32; rounding is to
+ * nearest, ties to even. Arithmetic is in fp32 and bf16; int32 and uint8 hold tokens, targets
+ * and marks. */
 #ifndef SOTTO_TENSOR_DTYPE_H
 #define SOTTO_TENSOR_DTYPE_H
 
@@ -29,23 +29,23 @@ static inline uint16_t bf16_round(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, 4);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) /* a NaN stays one */
+    if ((bits & 0x7fffffffu) > 0x7f800000u) /* NaN stays NaN */
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Whose memory it is: the host's, which anybody may read and write, or a device's, which only its
- * ops may. */
+/* Owner of memory: the host, where any code may read and write, or a device, where only its ops
+ * may. */
 enum place { PLACE_HOST, PLACE_DEVICE };
 
-/* Elements somewhere in a buffer, passed by value. `data` NULL: absent (but see view_there). */
+/* Elements in a buffer, passed by value. `data` NULL: absent (but see view_there). */
 struct view {
     void *data;
     enum dtype type;
     enum place place;
 };
 
-/* Of the host's memory. */
+/* Returns a view of host memory. */
 static inline struct view view_of(void *data, enum dtype type)
 {
     return (struct view){data, type, PLACE_HOST};
@@ -60,13 +60,14 @@ static inline struct view view_at(struct view v, size_t element)
 
 static const struct view view_none = {NULL, DTYPE_F32, PLACE_HOST};
 
-/* Whether there is one: those that a counting device has of another's memory have no data. */
+/* True if the view is present. Views of a counting device for a GPU are present and have no
+ * data. */
 static inline bool view_there(struct view v)
 {
     return v.data || v.place != PLACE_HOST;
 }
 
-/* The elements of a view of host memory, for whoever reads or writes them there. */
+/* Returns the elements of a view of host memory, for access on the host. */
 static inline void *view_host(struct view v)
 {
     assert(!v.data || v.place == PLACE_HOST);

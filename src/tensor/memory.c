@@ -12,7 +12,7 @@ const char *memory_category_name(enum memory_category category)
     return name[category];
 }
 
-static void raise_to(atomic_size_t *peak, size_t value)
+static void raise_peak(atomic_size_t *peak, size_t value)
 {
     size_t seen = atomic_load(peak);
     while (seen < value && !atomic_compare_exchange_weak(peak, &seen, value))
@@ -21,8 +21,8 @@ static void raise_to(atomic_size_t *peak, size_t value)
 
 void memory_add(struct memory *memory, enum memory_category category, size_t bytes)
 {
-    raise_to(&memory->peak[category], atomic_fetch_add(&memory->now[category], bytes) + bytes);
-    raise_to(&memory->total_peak, atomic_fetch_add(&memory->total, bytes) + bytes);
+    raise_peak(&memory->peak[category], atomic_fetch_add(&memory->now[category], bytes) + bytes);
+    raise_peak(&memory->total_peak, atomic_fetch_add(&memory->total, bytes) + bytes);
 }
 
 void memory_remove(struct memory *memory, enum memory_category category, size_t bytes)

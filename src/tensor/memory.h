@@ -1,4 +1,4 @@
-/* What a worker has allocated, by category, exactly. One account a worker; its lanes share it. */
+/* Exact account of a worker's memory, by category. A worker's lanes share its account. */
 #ifndef SOTTO_TENSOR_MEMORY_H
 #define SOTTO_TENSOR_MEMORY_H
 
@@ -13,13 +13,13 @@ enum memory_category {
     MEMORY_OUTER,
     MEMORY_ACTIVATIONS,
     MEMORY_SCRATCH,
-    MEMORY_CHECKPOINT, /* while one is written */
+    MEMORY_CHECKPOINT, /* while a checkpoint is written */
     MEMORY_CATEGORIES
 };
 
 struct memory {
     atomic_size_t now[MEMORY_CATEGORIES];  /* bytes */
-    atomic_size_t peak[MEMORY_CATEGORIES]; /* each category's own highest */
+    atomic_size_t peak[MEMORY_CATEGORIES]; /* highest value of each category */
     atomic_size_t total, total_peak;
 };
 
@@ -27,8 +27,9 @@ const char *memory_category_name(enum memory_category category);
 void memory_add(struct memory *memory, enum memory_category category, size_t bytes);
 void memory_remove(struct memory *memory, enum memory_category category, size_t bytes);
 
-/* Host memory that is accounted: malloc, realloc and free. NULL where there is none left, in which
- * case what there was stays as it is. */
+/* Accounted host memory. memory_resize reallocates `data` (NULL: allocates) from `before` to
+ * `after` bytes; NULL if there is too little memory, and `data` stays as it is. memory_give
+ * frees. */
 void *memory_resize(struct memory *memory, enum memory_category category, void *data, size_t before,
                     size_t after);
 void memory_give(struct memory *memory, enum memory_category category, void *data, size_t bytes);

@@ -57,12 +57,12 @@ size_t owned_count(const struct owned *o, const struct table *table)
     return o ? o->count : table_count(table);
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t later_place(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-static size_t smaller(size_t a, size_t b)
+static size_t earlier_place(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -71,7 +71,7 @@ bool owned_next(const struct owned *o, struct range in, struct piece *p)
 {
     const size_t from = p->count ? p->whole + p->count : in.begin;
     struct owned_range r = {in.begin, in.end, in.begin};
-    if (o) { /* the first range that ends behind `from` */
+    if (o) { /* the first range that ends after `from` */
         int low = 0, high = o->n;
         while (low < high) {
             const int middle = low + (high - low) / 2;
@@ -84,7 +84,7 @@ bool owned_next(const struct owned *o, struct range in, struct piece *p)
             return false;
         r = o->range[low];
     }
-    const size_t begin = larger(r.begin, from), end = smaller(r.end, in.end);
+    const size_t begin = later_place(r.begin, from), end = earlier_place(r.end, in.end);
     if (begin >= end)
         return false;
     *p = (struct piece){begin, r.at + (begin - r.begin), end - begin};
@@ -101,8 +101,8 @@ void owned_stages(const struct owned *o, const struct table *table, size_t *ends
     }
 }
 
-/* Appends [begin, end) or lengthens the last segment when it continues it. */
-static void append(struct segment *list, int *n, size_t begin, size_t end, bool decay)
+/* Appends the segment [begin, end), or lengthens the last segment if it ends at `begin`. */
+static void append_segment(struct segment *list, int *n, size_t begin, size_t end, bool decay)
 {
     if (begin >= end)
         return;
@@ -112,29 +112,29 @@ static void append(struct segment *list, int *n, size_t begin, size_t end, bool 
         list[(*n)++] = (struct segment){begin, end, decay};
 }
 
-/* Of a piece of stage k: its tensors, then the padding. */
-static void cut(const struct table *table, int k, struct piece p, bool all, struct segment *list,
-                int *n)
+/* Appends the segments of a piece of stage k: its tensors, then the padding. */
+static void cut_piece(const struct table *table, int k, struct piece p, bool all,
+                      struct segment *list, int *n)
 {
     size_t covered = p.whole;
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
         const struct range tensor = table_range(table, i);
-        const size_t begin = larger(tensor.begin, p.whole);
-        const size_t end = smaller(tensor.end, p.whole + p.count);
+        const size_t begin = later_place(tensor.begin, p.whole);
+        const size_t end = earlier_place(tensor.end, p.whole + p.count);
         if (e->stage != k || begin >= end)
             continue;
-        append(list, n, p.own + (begin - p.whole), p.own + (end - p.whole), all || e->ndim >= 2);
+        append_segment(list, n, p.own + (begin - p.whole), p.own + (end - p.whole),
+                       all || e->ndim >= 2);
         covered = end;
     }
-    append(list, n, p.own + (covered - p.whole), p.own + p.count, false);
+    append_segment(list, n, p.own + (covered - p.whole), p.own + p.count, false);
 }
 
 enum sotto_status owned_segments(const struct owned *o, const struct table *table, bool all,
                                  struct segment **out, int *n)
 {
-    /* at worst one a tensor and one for the padding of each stage, and each range cuts one in two
-     */
+    /* at most a segment for each tensor and each stage's padding; each range splits one segment */
     const size_t most = (size_t)table->n + (size_t)table->n_stage + (size_t)(o ? o->n : 1);
     *n = 0;
     *out = calloc(most, sizeof **out);
@@ -142,6 +142,6 @@ enum sotto_status owned_segments(const struct owned *o, const struct table *tabl
         return fail(SOTTO_ENOMEM, "no memory for %zu segments", most);
     for (int k = 0; k < table->n_stage; k++)
         for (struct piece p = {0}; owned_next(o, table_stage_range(table, k), &p);)
-            cut(table, k, p, all, *out, n);
+            cut_piece(table, k, p, all, *out, n);
     return SOTTO_OK;
 }

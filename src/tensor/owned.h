@@ -1,14 +1,15 @@
-/* What of a flat vector a worker owns: ranges of the whole vector, in ascending order, which lie
- * side by side in the worker's own vector. Optimizers, checkpoints and replicate methods know no
- * other cut, so that a shard method may share a vector among its workers as it likes:
+/* The part of a flat vector that a worker owns: ranges of the whole vector, in ascending order,
+ * stored one after another in the worker's own vector. Optimizers, checkpoints and replicate
+ * methods know no other division, so a shard method may divide a vector among its workers by any
+ * rule:
  *
- *     owned_all        everybody owns all of it
+ *     owned_all        every worker owns the whole vector
  *     owned_slices     slice i of n of every stage
- *     its own rule     one stage only:
+ *     its own rule     for example, one stage only:
  *                      owned_add(out, table->stage_start[i], table->stage_start[i + 1])
  *
- * A slice is a stage's length over n. Who works on chunks of c elements has whole ones in every
- * slice if table_layout was given n * c for `pad`. */
+ * A slice is a stage's length over n. If table_layout was given n * c for `pad`, every slice is a
+ * multiple of c elements, for methods that work on chunks of c. */
 #ifndef SOTTO_TENSOR_OWNED_H
 #define SOTTO_TENSOR_OWNED_H
 
@@ -16,51 +17,52 @@
 
 struct owned {
     struct owned_range {
-        size_t begin, end; /* of the whole vector              */
-        size_t at;         /* where it begins in the own vector */
+        size_t begin, end; /* in the whole vector */
+        size_t at;         /* begin in the own vector */
     } * range;
     int n, room;
-    size_t count; /* elements of all ranges: the own vector's length */
-    bool sole;    /* what it has of a vector, be it all, nobody else has */
+    size_t count; /* length of the own vector: elements of all ranges */
+    bool sole;    /* true: no other worker owns any of these elements */
 };
 
-/* One more range behind the others; it may be empty, or continue the last. */
+/* Appends a range after all others. The range may be empty, or continue the last range. */
 enum sotto_status owned_add(struct owned *owned, size_t begin, size_t end);
 void owned_free(struct owned *owned);
 
-/* What worker `index` of `of` owns, added to an empty list. Together they own every element: once,
- * or, where one owns all, all of them do. */
+/* Adds the elements that worker `index` of `of` owns to an empty list. The workers together own
+ * every element: each element once, or, if a worker owns the whole vector, each worker owns the
+ * whole. */
 typedef enum sotto_status owned_rule(struct owned *out, const struct table *table, int index,
                                      int of);
 owned_rule owned_all, owned_slices;
 
-/* Here and in what takes a list: NULL is one of everything. */
+/* Returns the length of the own vector. Here and in all functions with a list, NULL is a list of
+ * the whole vector. */
 size_t owned_count(const struct owned *owned, const struct table *table);
 
-/* Elements that are side by side in the whole vector and in the own one. */
+/* Elements that are contiguous in the whole vector and in the own vector. */
 struct piece {
-    size_t whole, own; /* where they begin */
+    size_t whole, own; /* first element in each vector */
     size_t count;
 };
 
-/* The next piece behind `*piece` of what is owned of a range; the first one behind {0}. False:
- * there is none.
+/* Moves *piece to the next owned piece of a range of the whole vector; {0} to the first. Returns
+ * false if there is none.
  *
  *     for (struct piece p = {0}; owned_next(owned, table_range(table, i), &p);) */
 bool owned_next(const struct owned *owned, struct range in, struct piece *piece);
 
-/* ends[k] (n_stage) of the own vector: what is owned of stage k ends there, and of the next one
- * begins. */
+/* Writes ends[k] (n_stage): the end of stage k in the own vector, where stage k + 1 begins. */
 void owned_stages(const struct owned *owned, const struct table *table, size_t *ends);
 
-/* A run of elements of the own vector that are decayed alike. */
+/* Contiguous elements of the own vector with or without weight decay. */
 struct segment {
     size_t begin, end;
     bool decay;
 };
 
-/* The segments of the own vector. `all`: matrices and vectors alike, otherwise tensors of two or
- * more dimensions. The caller frees. */
+/* Returns the segments of the own vector in *out, to be freed. `all`: all tensors decay; else
+ * only tensors of two or more dimensions. */
 enum sotto_status owned_segments(const struct owned *owned, const struct table *table, bool all,
                                  struct segment **out, int *n);
 

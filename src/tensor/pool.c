@@ -20,7 +20,7 @@ void pool_free(struct pool *pool)
     pool->made = NULL;
 }
 
-static void lend(struct pool *pool, struct pool_block *block, size_t bytes)
+static void lend_block(struct pool *pool, struct pool_block *block, size_t bytes)
 {
     block->asked = bytes;
     pool->live += bytes;
@@ -28,7 +28,7 @@ static void lend(struct pool *pool, struct pool_block *block, size_t bytes)
     pool->high = pool->live > pool->high ? pool->live : pool->high;
 }
 
-/* One that is idle, and the next in the list behind it. */
+/* Takes the block at *idle out of the list of idle blocks. */
 static void take_idle(struct pool *pool, struct pool_block **idle, size_t bytes,
                       struct pool_block **out)
 {
@@ -36,7 +36,7 @@ static void take_idle(struct pool *pool, struct pool_block **idle, size_t bytes,
     *idle = (*idle)->next;
     carve_limit((*out)->buffer.view, bytes,
                 (*out)->buffer.count * dtype_size((*out)->buffer.view.type));
-    lend(pool, *out, bytes);
+    lend_block(pool, *out, bytes);
 }
 
 static enum sotto_status take_new(struct pool *pool, enum dtype type, size_t count,
@@ -49,7 +49,7 @@ static enum sotto_status take_new(struct pool *pool, enum dtype type, size_t cou
     if (st == SOTTO_OK) {
         (*out)->older = pool->made;
         pool->made = *out;
-        lend(pool, *out, count * dtype_size(type));
+        lend_block(pool, *out, count * dtype_size(type));
     } else {
         free(*out);
         *out = NULL;
@@ -60,8 +60,8 @@ static enum sotto_status take_new(struct pool *pool, enum dtype type, size_t cou
 enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
                             struct pool_block **out)
 {
-    /* The smallest idle block that is large enough, but no giant: its own taker would have to make
-     * another. */
+    /* The smallest idle block that is large enough, and at most twice as large: a taker that
+     * needs a larger block would else have to make another. */
     struct pool_block **best = NULL;
     for (struct pool_block **p = &pool->idle; *p; p = &(*p)->next)
         if ((*p)->buffer.view.type == type && (*p)->buffer.count >= count &&
@@ -87,7 +87,7 @@ static int made_of(const struct pool *pool, enum dtype type, size_t count)
     return n;
 }
 
-/* The last in the list; NULL: none. */
+/* Returns the last idle block of this type and size in the list; NULL: none. */
 static struct pool_block **longest_idle_of(struct pool *pool, enum dtype type, size_t count)
 {
     struct pool_block **last = NULL;
@@ -97,8 +97,8 @@ static struct pool_block **longest_idle_of(struct pool *pool, enum dtype type, s
     return last;
 }
 
-/* How many are made depends on what is lent at most, not on what is when somebody takes: where
- * blocks travel to other workers, that is a matter of time. */
+/* The number of blocks made depends on the most that are lent at once, not on the number lent at
+ * this call, which depends on timing if blocks travel to other workers. */
 enum sotto_status pool_take_rested(struct pool *pool, enum dtype type, size_t count,
                                    struct pool_block **out)
 {

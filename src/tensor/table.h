@@ -1,9 +1,9 @@
 /* The table that names every tensor of a flat parameter vector.
  *
- * The flat vector is stage after stage, each stage padded to a multiple of `pad` so that it can be
- * cut into equal slices (owned.h). Parameters, gradients and optimizer state all follow this
- * layout. Parameters are handed around as an array of views, one a stage, so that stages may live
- * in different buffers or versions. */
+ * The flat vector is stage after stage, each stage padded to a multiple of `pad` so that the stage
+ * can be cut into equal slices (owned.h). Parameters, gradients and optimizer state have this
+ * layout. Parameters are passed as an array of views, one for each stage, so that stages may be in
+ * different buffers or versions. */
 #ifndef SOTTO_TENSOR_TABLE_H
 #define SOTTO_TENSOR_TABLE_H
 
@@ -18,8 +18,8 @@
 
 enum table_init { TABLE_ZERO, TABLE_ONE, TABLE_NORMAL };
 
-/* How a file has a tensor, where not as it lies here: an image kernel (out, h, w, in) as (out, in,
- * h, w), a number that counts as an integer. */
+/* Form of a tensor in a file, if other than in memory: FORM_KERNEL, an image kernel (out, h, w,
+ * in) as (out, in, h, w); FORM_COUNTER, a number that counts as an integer. */
 enum table_form { FORM_PLAIN, FORM_KERNEL, FORM_COUNTER };
 
 struct table_entry {
@@ -30,9 +30,10 @@ struct table_entry {
     int stage;
     size_t offset; /* elements from the start of the stage */
     enum table_init init;
-    float std; /* of TABLE_NORMAL */
+    float std; /* standard deviation for TABLE_NORMAL */
     enum table_form form;
-    bool written; /* its gradient need not hold zeros: a layer's backward writes it first */
+    bool written; /* true: a layer's backward pass writes the gradient before others add, so that
+                     the gradient need not start with zeros */
 };
 
 struct table {
@@ -43,21 +44,21 @@ struct table {
     size_t parameters;   /* elements without padding */
 };
 
-/* Adds a tensor (its stage is set later); returns its index, -1 without memory. `shape` ends with
- * 0. */
+/* Adds a tensor, whose stage the caller sets later. `shape` ends with 0. Returns the tensor's
+ * index; -1 if there is too little memory. */
 int table_add(struct table *table, const char *name, const int64_t *shape, enum table_init init,
               float std);
 
-/* Lays the tensors out once all stages are set. */
+/* Lays out the tensors after all their stages are set. */
 enum sotto_status table_layout(struct table *table, int n_stage, int pad);
 void table_free(struct table *table);
 
 int table_find(const struct table *table, const char *name); /* -1: no such tensor */
 
-/* Marks tensor `i`, of those that are there, as written; nobody else may have. */
+/* Marks tensor `i` as written, once; nothing for i < 0. */
 void table_written(struct table *table, int i);
 
-/* Length of the flat vector, padding included. */
+/* Returns the length of the flat vector, including padding. */
 static inline size_t table_count(const struct table *table)
 {
     return table->stage_start[table->n_stage];
@@ -68,7 +69,7 @@ static inline size_t table_stage_count(const struct table *table, int stage)
     return table->stage_start[stage + 1] - table->stage_start[stage];
 }
 
-/* Elements of the flat vector: a stage's, padding included, and a tensor's. */
+/* A range of the flat vector: of a stage, including padding, or of a tensor. */
 struct range {
     size_t begin, end;
 };
@@ -85,7 +86,7 @@ static inline struct range table_range(const struct table *table, int i)
     return (struct range){begin, begin + e->count};
 }
 
-/* Tensor `i` inside parameters given a view a stage; view_none for i < 0. */
+/* Returns tensor `i` of parameters that are given as a view for each stage; view_none for i < 0. */
 static inline struct view table_view(const struct table *table, const struct view *stages, int i)
 {
     if (i < 0)
