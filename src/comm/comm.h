@@ -119,7 +119,7 @@ struct comm_ops {
     void (*free)(struct comm *c);
 };
 
-struct comm { /* fields that every call touches come first, the large table last */
+struct comm { /* fields of every call first, the large table last */
     const struct comm_ops *ops;
     const struct clock *clock;
     int rank, size;
@@ -156,8 +156,8 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
  * of waking; over MPI, which has no arrival times, the order in which the library reports messages.
  *
  * Returns SOTTO_EPEER if no message has arrived and all ranks of `among` have ended: their
- * communicator is freed or, for the world's, their work is done. MPI asks ranks for their end once
- * per patience (mpi/mpi.h). Counted as a recv. */
+ * communicator is freed or, for the world's, their work is done. MPI queries ranks for their end
+ * once per patience (mpi/mpi.h). Counted as a recv. */
 enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
                                 double until, int *from);
 /* comm_recv_any for messages of up to `room` elements; sets *received to the number of elements. */

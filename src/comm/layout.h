@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* `nodes` nodes of `each` ranks: rank = node*each + place. One node of all ranks also stands for
- * every uneven placement: nodes with different numbers of ranks, or ranks that do not follow their
+/* `nodes` nodes of `each` ranks: rank = node*each + place. Every uneven placement counts as one
+ * node of all ranks: nodes with different numbers of ranks, or ranks that do not follow their
  * nodes. */
 struct layout {
     int nodes, each;
@@ -22,8 +22,8 @@ enum { COMM_SMALL = 64 << 10 };
 /* Returns the layout of `size` ranks; node[r] is the node of rank r. */
 struct layout layout_of(const int *node, int size);
 
-/* Elements [begin, end) of a vector of `count` elements that are the block of `rank`. Blocks have
- * equal lengths, or the first ones one element more. */
+/* Elements [begin, end) of a vector of `count` elements that are the block of `rank`. Lengths of
+ * blocks are equal, or the first blocks have one element more. */
 struct comm_block {
     size_t begin, end;
 };

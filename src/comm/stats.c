@@ -42,8 +42,8 @@ static int next_place(const struct comm *c)
     return c->rank - place + (place + 1) % each;
 }
 
-/* Counts the rounds of doubling distances: the rank sends its blocks, as many as the receiver
- * lacks, to the rank `far` before it. */
+/* Counts the rounds of doubling distances: the rank sends the blocks that the receiver lacks to the
+ * rank `far` before it. */
 static void count_rounds(struct comm *c, enum comm_call call, size_t count, size_t unit)
 {
     for (int far = 1; far < c->size; far *= 2) {

@@ -1,5 +1,5 @@
 /* Counts the bytes that a rank sends in a call, from its own position alone, without a look at all
- * ranks. Counted as ring.h sends, whatever the backend does. */
+ * ranks. Every backend is counted as ring.h sends. */
 #ifndef SOTTO_COMM_STATS_H
 #define SOTTO_COMM_STATS_H
 

@@ -302,7 +302,8 @@ static void speeds(void **state)
     speed[2] = 0;
     assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "speed of worker 2");
     config.workers = 0;
-    assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "workers 0: want 1 or more");
+    assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL,
+                 "workers 0: want 1 or more");
 }
 
 /* Rounds of compute beside a lane's all-reduce; how often lane_done said no depends on every clock.

@@ -26,10 +26,10 @@ void mpi_end_job(void)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Sleeps until it is this rank's turn to report. A mistake in the command line, or a loss that is
- * not finite, is found by every rank; rank 0 reports it for all and ends the job. The other ranks
- * sleep a second first, and later ranks longer, so that one message is printed instead of n. False
- * if MPI's signal, the end of the job, interrupted the sleep. */
+/* Sleeps until this rank's turn to report. A mistake in the command line, or a loss that is not
+ * finite, is found by every rank; rank 0 reports the mistake for all ranks and ends the job. The
+ * other ranks sleep a second first, and later ranks longer, so that one message is printed instead
+ * of n. False if the end of the job, a signal of MPI, interrupted the sleep. */
 bool mpi_await_turn(int rank)
 {
     const long more = rank < 20 ? 40000000L * rank : 800000000L; /* nanoseconds */

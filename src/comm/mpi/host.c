@@ -1,6 +1,5 @@
-/* The name and addresses of this host of an MPI job, and the network that leads to the other hosts.
- * An MPI library may choose a network that ends inside each host; the user then has to name the
- * right network. */
+/* The name and addresses of this host of an MPI job, and its network to the other hosts. An MPI
+ * library may choose a network inside each host; the user then has to name the right network. */
 #define _DEFAULT_SOURCE /* IFF_UP */
 
 #include "comm/mpi/mpi_impl.h"
@@ -35,8 +34,8 @@ static bool reaches_out(const struct ifaddrs *a)
            (a->ifa_flags & IFF_UP) && !is_loopback(address_of(a->ifa_addr));
 }
 
-/* True for an interface name of bridges and tunnels to containers or virtual machines of this host.
- */
+/* True for the interfaces of bridges and tunnels to containers or virtual machines of this host, by
+ * name. */
 static bool stays_inside(const char *interface)
 {
     static const char *const begin[] = {"docker", "br-",    "virbr",   "veth", "lxc",
@@ -57,8 +56,8 @@ static unsigned launcher_port(void)
     return port ? (unsigned)strtoul(port + 1, NULL, 10) : 0;
 }
 
-/* Returns this host's address in the connection between mpirun and a daemon on another host, which
- * shows a working network. 0: none found. */
+/* Returns this host's address in the connection between mpirun and a daemon on another host: a
+ * working network. 0: none found. */
 static uint32_t launcher_address(void)
 {
     const unsigned port = launcher_port();
@@ -122,8 +121,8 @@ void mpi_look_at_host(struct mpi_host *out)
     freeifaddrs(all);
 }
 
-/* Writes the command that starts ranks with MPI limited to one network; srun takes the network from
- * the environment. */
+/* Writes the command for starting ranks with MPI limited to one network; srun takes the network
+ * from the environment. */
 static void put_way(const struct mpi_host *h, char *way, size_t room)
 {
     const char *launcher = mpi_launcher();

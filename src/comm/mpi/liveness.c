@@ -151,8 +151,8 @@ static void ask_who_waits(struct mpi_member *m, struct mpi_liveness_wait *call, 
     free(rank);
 }
 
-/* Asks which ranks have ended. A rank in comm_recv_any warns of no rank: the senders may still be
- * computing. */
+/* Queries which ranks have ended. A rank in comm_recv_any warns of no rank: the senders may still
+ * be computing. */
 static void ask_who_ended(struct mpi_member *m, struct mpi_liveness_wait *call, double waited)
 {
     struct mpi_liveness *liveness = &m->shared->liveness;

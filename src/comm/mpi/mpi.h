@@ -82,7 +82,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
  * this process was started alone. Fails as mpi_check_launcher does. */
 enum sotto_status mpi_join_world(struct comm **out);
 
-/* True if rank `rank` of a world runs on this process's machine, whatever the nodes. */
+/* True if rank `rank` of a world runs on this process's machine, even if the nodes are others. */
 bool mpi_same_machine(const struct comm *world, int rank);
 
 /* Returns the name of a rank, "rank 1", with "(host ub)" if ranks are on several machines. */

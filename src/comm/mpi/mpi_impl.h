@@ -66,7 +66,7 @@ void mpi_watch_close(struct mpi_watch *w);
 struct mpi_liveness {
     MPI_Comm comm; /* a copy of the world, for liveness messages only */
     int rank, size;
-    double patience;     /* seconds of waiting after which a rank asks */
+    double patience;     /* seconds of waiting before a rank sends questions */
     _Atomic double next; /* time of the next step */
     atomic_flag taken;   /* set while a thread makes a step; guards the fields below */
     bool *waits;         /* (size) ranks that have answered that they wait */
@@ -79,7 +79,7 @@ struct mpi_liveness {
 /* Liveness state of one wait. */
 struct mpi_liveness_wait {
     int asked;    /* questions sent so far */
-    bool for_any; /* waits for any message, perhaps for long: asks only which ranks have ended */
+    bool for_any; /* waits for any message, perhaps for long: only queries which ranks have ended */
     double asks_from; /* for_any: seconds of waiting after which to ask again */
 };
 

@@ -1,9 +1,9 @@
 /* Where the ranks run: their names in messages, and which rank has died.
  *
  * When a rank dies, the launcher sends the other ranks the same signal as a user who ends the job.
- * By then the kernel has closed all files of the dead rank: its process is gone, and the
- * connections to it, which MPI keeps open while ranks live, have ended. A look at each takes a
- * system call and no lock, so a signal handler may look. */
+ * By then the kernel has closed all files of the dead rank: its process does not exist any more,
+ * and the connections to it, which MPI keeps open while ranks live, have ended. A look at each
+ * takes a system call and no lock, so a signal handler may look. */
 #define _GNU_SOURCE /* gethostname, struct tcp_info */
 #include "comm/mpi/mpi_impl.h"
 

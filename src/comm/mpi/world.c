@@ -171,8 +171,8 @@ static enum sotto_status find_host(struct mpi_member *all, int *host)
     return st;
 }
 
-/* Makes the world as all callers see it: ranks in the order of machines, whatever the launcher's
- * order, so that the ranks of a node are consecutive. Rank 0 is the same. */
+/* Makes the world as all callers see it: ranks in the order of machines instead of the launcher's,
+ * so that the ranks of a node are consecutive. Rank 0 is the same. */
 static enum sotto_status order_world(struct mpi_member *all, struct mpi_shared *s)
 {
     int host = 0;
@@ -263,11 +263,59 @@ static void mpi_give_up(struct comm *c, const struct status_note *note)
     mpi_end_job();
 }
 
+/* Makes the shared state, with one user: the caller. NULL: no memory. */
+static struct mpi_shared *make_shared(const struct mpi_config *config, bool ours)
+{
+    struct mpi_shared *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    atomic_init(&s->users, 1);
+    s->ours = ours;
+    s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
+    s->ops.split = mpi_split;
+    s->ops.twin = mpi_twin;
+    s->ops.rank_name = mpi_member_name;
+    s->ops.abort = mpi_give_up;
+    s->ops.free = mpi_free_member;
+    s->config = *config;
+    nccl_init(&s->nccl);
+    s->largest = (size_t)1 << 30;
+    if (config->largest && config->largest < s->largest)
+        s->largest = config->largest;
+    s->liveness.comm = MPI_COMM_NULL;
+    MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
+    return s;
+}
+
+/* Exchanges the first messages, if this library started MPI: ranks leave MPI's start at the same
+ * time, but if the program started MPI, they may arrive here at any time. */
+static enum sotto_status meet_ranks(struct mpi_member *all, bool ours, double limit)
+{
+    if (all->base.size == 1 && mpi_launched_size() > 1)
+        return fail(
+            SOTTO_EINVAL,
+            "%d processes were started, but each is alone in MPI: start them with the mpirun of the "
+            "MPI library that this program was built with, or under srun with "
+            "--mpi=pmix for Open MPI or --mpi=pmi2 for MPICH",
+            mpi_launched_size());
+    return ours && limit > 0 ? mpi_meet(all, limit) : SOTTO_OK;
+}
+
+/* Orders the world and shares what ranks need to know of each other. */
+static enum sotto_status join_ranks(struct mpi_member *all, struct mpi_shared *s)
+{
+    const double patience = s->config.patience > 0 ? s->config.patience : 60;
+    TRY(order_world(all, s));
+    TRY(mpi_peers_open(all));
+    TRY(agree_collectives(all, (int)s->config.collectives));
+    return mpi_liveness_open(&s->liveness, all->comm, patience);
+}
+
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
     static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING,
                                             .meet = MPI_MEET_SECONDS};
-    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* stands for the world in messages */
+    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* the whole world, for messages */
     struct mpi_watch watch;
     bool ours = false;
     *out = NULL;
@@ -279,50 +327,16 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     MPI_Comm_rank(MPI_COMM_WORLD, &all.base.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &all.base.size);
 
-    struct mpi_shared *s = calloc(1, sizeof *s);
+    struct mpi_shared *s = all.shared = make_shared(config, ours);
     if (!s) {
         if (ours)
             MPI_Finalize();
         return fail(SOTTO_ENOMEM, "no memory for a world of %d ranks", all.base.size);
     }
-    atomic_init(&s->users, 1); /* one user: this function */
-    s->ours = ours;
-    s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
-    s->ops.split = mpi_split;
-    s->ops.twin = mpi_twin;
-    s->ops.rank_name = mpi_member_name;
-    s->ops.abort = mpi_give_up;
-    s->ops.free = mpi_free_member;
-    s->config = *config;
-    nccl_init(&s->nccl);
-    all.shared = s;
-    s->largest = (size_t)1 << 30;
-    if (config->largest && config->largest < s->largest)
-        s->largest = config->largest;
-    s->liveness.comm = MPI_COMM_NULL;
-    MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
-
-    if (all.base.size == 1 && mpi_launched_size() > 1)
-        st = fail(
-            SOTTO_EINVAL,
-            "%d processes were started, but each is alone in MPI: start them with the mpirun of the "
-            "MPI library that this program was built with, or under srun with "
-            "--mpi=pmix for Open MPI or --mpi=pmi2 for MPICH",
-            mpi_launched_size());
-    /* Ranks leave MPI's start at the same time; if the program started MPI, they may arrive here at
-     * any time. */
-    if (st == SOTTO_OK && ours && config->meet > 0)
-        st = mpi_meet(&all, config->meet);
+    st = meet_ranks(&all, ours, config->meet);
     mpi_watch_open(&watch, "joined its ranks", ours ? config->meet : 3 * config->meet);
     if (st == SOTTO_OK)
-        st = order_world(&all, s);
-    if (st == SOTTO_OK)
-        st = mpi_peers_open(&all);
-    if (st == SOTTO_OK)
-        st = agree_collectives(&all, (int)config->collectives);
-    if (st == SOTTO_OK)
-        st =
-            mpi_liveness_open(&s->liveness, all.comm, config->patience > 0 ? config->patience : 60);
+        st = join_ranks(&all, s);
     if (st == SOTTO_OK)
         st = mpi_make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
     else if (all.comm != MPI_COMM_NULL)

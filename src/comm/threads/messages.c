@@ -1,7 +1,8 @@
 /* Messages between threads. A short message is copied into memory that later messages use again,
  * and the sender continues. For a long message, such copies would take the memory of every message
- * in flight: the receiver copies the data from the sender's memory, and the sender waits for this,
- * as in MPI. With modelled links, which say how long a sender waits, all messages are copied. */
+ * in flight: the receiver copies the data from the sender's memory, and the sender waits for the
+ * copy, as in MPI. With modelled links, which decide how long a sender waits, all messages are
+ * copied. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The engine of a simulated cluster: workers are processes in virtual time (sim.h), and their
- * computations cost what the configuration says. */
+/* The engine of a simulated cluster: workers are processes in virtual time (sim.h), and the
+ * configuration gives the cost of their computations. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -100,7 +100,7 @@ enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
                 (unsigned)self);
 #ifdef SANITIZED_ADDRESS
     /* With a known stack size, AddressSanitizer's swapcontext would clear its data of the stack,
-     * which takes longer than all other work and is needless, since it is told of each switch. Data
+     * which takes longer than all other work and is needless: leave_fiber reports each switch. Data
      * of an earlier stack at this address are cleared here, once. */
     __asan_unpoison_memory_region(f->bottom, f->room);
     f->context.uc_stack.ss_size = 0;

@@ -18,8 +18,8 @@ struct fiber {
     void *map; /* guard page and stack; NULL: the thread's own stack */
     size_t bytes;
     ucontext_t context; /* start of the fiber */
-    /* For sanitizers, which must be told every switch: the stack's bounds, the fiber switched from,
-     * and the sanitizers' own data. */
+    /* For sanitizers, which need every switch: bounds of the stack, the fiber switched from, and
+     * the sanitizers' own data. */
     const void *bottom;
     size_t room;
     struct fiber *previous;

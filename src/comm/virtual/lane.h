@@ -13,8 +13,8 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct vi
                                     struct lane **out);
 void virtual_lanes_free(struct virtual_lane **all); /* frees the lanes that were not closed */
 
-/* Begins and ends, at `now`, a pause of the worker that has these lanes. The training time of the
- * worker stands still in a pause, so jobs in flight end later by the length of the pause. */
+/* Begins and ends, at `now`, a pause of the worker that has these lanes. No training time passes in
+ * a pause, so jobs in flight end later by the length of the pause. */
 void virtual_lanes_pause(struct virtual_lane *all, double now);
 void virtual_lanes_end_pause(struct virtual_lane *all, double now);
 

@@ -38,7 +38,7 @@ enum process_late {
     LATE_LAST  /* runs after all other processes */
 };
 
-/* Thousands of processes take turns: fields that every turn touches come first. */
+/* Thousands of processes take turns: the fields of every turn are first. */
 struct virtual_process {
     struct virtual_sim *sim;
     double time;
