@@ -33,22 +33,18 @@ void state_leave(struct state_visitor *v)
 enum sotto_status state_enter_own(struct state_visitor *v, const char *group, int64_t index,
                                   int64_t of)
 {
-    char alone[64];
     assert(!v->own && 0 <= index && index < of);
-    snprintf(alone, sizeof alone, "%s.%lld.", group, (long long)index);
-    const bool apart = state_loading(v) && state_has(v, alone);
-    alone[strlen(alone) - 1] = '\0';
-    TRY(state_enter(v, apart ? alone : group));
+    TRY(state_enter(v, group));
     v->own = v->depth;
     v->index = index;
-    v->of = apart ? 0 : of;
+    v->of = of;
     return SOTTO_OK;
 }
 
 /* A tensor inside of an own group is one of `of`, all of the same size. */
 static void place_in_list(const struct state_visitor *v, struct state_item *item)
 {
-    if (!v->own || !v->of)
+    if (!v->own)
         return;
     item->offset += (size_t)v->index * item->whole;
     item->whole *= (size_t)v->of;

@@ -119,8 +119,7 @@ void state_leave(struct state_visitor *v);
  * together: each tensor as a concatenation over all groups, each scalar as a list, so that a file
  * has the same number of entries for a thousand workers as for one. State outside of own groups is
  * the same on all workers, or slices of such state; a visitor may leave it to another worker
- * (`skip_common`, `skip_slices`). Files of earlier versions have a group "group.index" for each
- * worker. */
+ * (`skip_common`, `skip_slices`). */
 enum sotto_status state_enter_own(struct state_visitor *v, const char *group, int64_t index,
                                   int64_t of);
 

@@ -192,7 +192,7 @@ static const struct safetensors_entry *find_in_group(const struct state_visitor 
 size_t state_stored(const struct state_visitor *v, const char *name)
 {
     const struct safetensors_entry *e = find_in_group(v, name);
-    return !e ? 0 : v->own && v->of ? e->count / (size_t)v->of : e->count;
+    return !e ? 0 : v->own ? e->count / (size_t)v->of : e->count;
 }
 
 enum dtype state_stored_type(const struct state_visitor *v, const char *name, enum dtype otherwise)
@@ -208,13 +208,7 @@ int64_t state_owners(const struct state_visitor *v, const char *group, const cha
     char name[128];
     snprintf(name, sizeof name, "%s.%s", group, scalar);
     const struct safetensors_entry *e = find_in_group(v, name);
-    if (e)
-        return e->count < INT64_MAX ? (int64_t)e->count : INT64_MAX;
-    for (int64_t i = 0;; i++) { /* each one's own group */
-        snprintf(name, sizeof name, "%s.%lld.%s", group, (long long)i, scalar);
-        if (!state_has(v, name))
-            return i;
-    }
+    return !e ? 0 : e->count < INT64_MAX ? (int64_t)e->count : INT64_MAX;
 }
 
 static void load_free(struct state_visitor *v)

@@ -82,12 +82,6 @@ void strategy_set_aside(struct strategy_config *config, const struct strategy_co
 /* Nothing of the methods' options is said yet: what is set from now on is, by whatever value. */
 void strategy_unsay(struct strategy_config *config);
 
-/* A key of [strategy] as it was before methods had sections: it is given to the chosen methods that
- * have it. For files of earlier runs. Returns whether there is such a key. */
-bool strategy_old_key(const char *key);
-enum sotto_status strategy_set_old(struct strategy_config *config, const char *key,
-                                   const char *value);
-
 /* What strategy.preset takes, i = 0, 1, ...: methods' names, then presets'; NULL behind the last.
  */
 const char *strategy_preset(int i);

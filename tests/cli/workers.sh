@@ -194,7 +194,6 @@ refused 'worker.step is for train.time = virtual' --worker.step=10ms
 refused "key 'tau' belongs to $(owners tau), which are not chosen" --tau=3
 refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'null.activation_bytes is for train.oracle = null' --activation_bytes=1000
-refused 'null.activations is no longer an option: use null.activation_bytes' --null.activations=1000
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
 refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit
@@ -212,16 +211,6 @@ says '^changed: slowmo.tau 2 -> 3$'
 fails_with "key 'drop' belongs to $(owners drop), which " "$sotto" train --resume given --steps=8 --drop=0.1
 succeeds "$sotto" train --resume given --steps=8 --H=3 --strategy=diloco
 says '^workers: 2 .*ddp x diloco$'
-# Methods' keys once stood under [strategy]; a run that was saved then goes on.
-rm given/checkpoints/step-00000008/files.txt # of their sizes
-sed -i -e '/^\[diloco\]$/,/^cosine/d' -e 's/^accumulate = 1$/&\nwarmup = 0\nreplay = \ntau = 12\nalpha = -1\nbeta = -1\nH = 3\nouter = sgd/' \
-    given/checkpoints/step-00000008/sotto.ini
-fails_with "unknown key 'strategy.warmup': did you mean 'optim.warmup', 'dpu.warmup'?" \
-    "$sotto" train given/checkpoints/step-00000008/sotto.ini --out=given-old
-succeeds "$sotto" train --resume given --steps=10 --outer=nesterov
-says '^changed: diloco.outer sgd -> nesterov$'
-! grep -q 'changed: diloco.H' out || die "H was lost"
-
 # What a worker sends in a step for 125,000 of 4 million elements, and the 80 bytes of what all count: with random
 # 2(R-1)/R of the values, or R-1 times their signs, with demo R-1 times the values with 6 bits for each place, in whole
 # words for each of two messages, of four of the eight stages.

@@ -255,17 +255,6 @@ static void resize(struct value *p, size_t count)
     p->count = count;
 }
 
-/* "a.b" becomes "a.N.b", as earlier versions named what is worker N's. */
-static void number(struct value *p, unsigned n)
-{
-    char name[256];
-    char *dot = strchr(p->name, '.');
-    if (!dot)
-        return;
-    snprintf(name, sizeof name, "%.*s.%u%s", (int)(dot - p->name), p->name, n % 4, dot);
-    memcpy(p->name, name, sizeof name);
-}
-
 static void set_note(struct draft *d, unsigned which, const char *text)
 {
     void *at = json_object_iter(d->notes);
@@ -288,7 +277,7 @@ static void edit(struct draft *d, const uint8_t *e)
     char text[64];
     memcpy(&integer, e + 4, 8);
     memcpy(&real, e + 4, 8);
-    switch (e[0] % 8) {
+    switch (e[0] % 7) {
     case 0:
         snprintf(text, sizeof text, "%lld", (long long)integer);
         set_note(d, which, text);
@@ -312,11 +301,8 @@ static void edit(struct draft *d, const uint8_t *e)
     case 5:
         resize(p, (e[4] | (size_t)e[5] << 8) % 512);
         break;
-    case 6:
-        p->dropped = true;
-        break;
     default:
-        number(p, e[4]);
+        p->dropped = true;
     }
 }
 

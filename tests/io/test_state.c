@@ -640,38 +640,6 @@ static void own_groups_lie_together(void **state)
     state_file_close(&file);
 }
 
-/* Files in which every worker's are entries of their own. */
-static void earlier_own_groups(void **state)
-{
-    (void)state;
-    struct state_visitor v;
-    struct own all[3];
-    assert_ok(state_saver_init(&v));
-    for (int i = 0; i < 3; i++) {
-        char group[32];
-        snprintf(group, sizeof group, "worker.%d", i);
-        all[i] = own_of(i);
-        assert_ok(state_enter(&v, group));
-        assert_ok(state_int(&v, "next", &all[i].next));
-        assert_ok(state_real(&v, "loss", &all[i].loss));
-        assert_ok(state_tensor(&v, "m", MEMORY_OUTER, NULL, view_of(all[i].m, DTYPE_F32), 3));
-        assert_ok(state_bytes(&v, "flags", all[i].flags, 2));
-        state_leave(&v);
-    }
-    assert_ok(state_saver_write(&v, at("earlier")));
-    state_free(&v);
-    assert_ok(state_loader_open(&v, at("earlier")));
-    assert_int_equal(state_owners(&v, "worker", "next"), 3);
-    for (int i = 0; i < 3; i++) {
-        struct own back = {0};
-        assert_ok(own_visit(&back, &v, i, 3));
-        assert_memory_equal(all[i].m, back.m, sizeof back.m);
-        assert_true(all[i].next == back.next && all[i].loss == back.loss);
-    }
-    assert_ok(state_loader_finish(&v));
-    state_free(&v);
-}
-
 static enum sotto_status many(struct state_visitor *v)
 {
     int64_t n;
@@ -727,7 +695,6 @@ int main(void)
         cmocka_unit_test(tables),
         cmocka_unit_test(long_names),
         cmocka_unit_test(own_groups_lie_together),
-        cmocka_unit_test(earlier_own_groups),
         cmocka_unit_test(bounds),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -176,35 +176,6 @@ void option_defaults(const struct option_section *sections, int n)
     }
 }
 
-/* True if `was` ("section.key=default") names the key, with or without its section. */
-static bool names_former_key(const char *was, const char *key)
-{
-    const char *bare = strchr(was, '.') + 1;
-    const size_t length = strlen(key), whole = strcspn(was, "=");
-    return (length == whole && strncmp(was, key, length) == 0) ||
-           (length == whole - (size_t)(bare - was) && strncmp(bare, key, length) == 0);
-}
-
-/* Accepts a former key with its default, which has no effect; refuses another value. `*gone` is set
- * if the key is a former key. */
-static enum sotto_status check_former_key(const struct option_section *sections, int n,
-                                          const char *key, const char *value, bool *gone)
-{
-    for (int s = 0; s < n; s++) {
-        for (int i = 0; i < sections[s].count; i++) {
-            const struct option *o = &sections[s].table[i];
-            if (!o->was || !names_former_key(o->was, key))
-                continue;
-            *gone = true;
-            if (strcmp(strchr(o->was, '=') + 1, value) == 0)
-                return SOTTO_OK;
-            return fail(SOTTO_EINVAL, "%s is no longer an option: use %s.%s (%s)", key,
-                        sections[s].name, o->key, o->help);
-        }
-    }
-    return SOTTO_OK;
-}
-
 bool option_in_use(const struct option_section *s)
 {
     return !s->used || s->used(s->of, s->name);
@@ -249,13 +220,8 @@ static int list_sections(const struct option_section *sections, int n, const cha
     return found;
 }
 
-static enum sotto_status refuse_key(const struct option_section *sections, int n, const char *key,
-                                    const char *value)
+static enum sotto_status refuse_key(const struct option_section *sections, int n, const char *key)
 {
-    bool gone = false;
-    TRY(check_former_key(sections, n, key, value, &gone));
-    if (gone)
-        return SOTTO_OK;
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
     char others[512];
     if (dot && list_sections(sections, n, bare, ".", others, sizeof others) > 0)
@@ -345,7 +311,7 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
     if (found)
         return st;
     if (!option_depends(sections, n, key))
-        return refuse_key(sections, n, key, value);
+        return refuse_key(sections, n, key);
     const int others = list_sections(sections, n, key, "", owners, sizeof owners);
     char whole[512];
     list_sections(sections, n, key, ".", whole, sizeof whole);

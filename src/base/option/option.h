@@ -43,8 +43,6 @@ struct option {
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
     size_t room;     /* text: size of the field */
-    const char *was; /* "worker.per_node=0": a former key that this option replaced, with its
-                        default. Old files may hold the former key with that default. NULL: none */
     bool file;       /* text: the name of a file */
     size_t set_flag; /* offset of a bool in the struct, which is true if the option was set, to any
                         value; 0: none */
@@ -80,13 +78,6 @@ struct option {
 #define OPTION_ENUM(S, field, initial, values, about)                                              \
     {                                                                                              \
         OPTION_OF(S, field, OPTION_TYPE_ENUM, initial, about), .names = values                     \
-    }
-
-/* An integer option that replaced another key. */
-#define OPTION_INT_WAS(S, field, initial, least, most, about, former)                              \
-    {                                                                                              \
-        OPTION_OF(S, field, OPTION_TYPE_INT, initial, about), .min = least, .max = most,           \
-                                                              .was = former                        \
     }
 
 struct option_section {

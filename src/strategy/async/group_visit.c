@@ -43,8 +43,6 @@ static enum sotto_status visit_task(struct async *a, struct state_visitor *v)
         return SOTTO_OK;
     TRY(state_within(v, "seconds", &p->seconds, 0, 1e15));
     TRY(state_within(v, "idle", &p->idle, 0, 1e15));
-    if (state_loading(v) && !state_has(v, "waited"))
-        return SOTTO_OK;
     return state_within(v, "waited", &a->waited, 0, 1e15);
 }
 

@@ -117,10 +117,7 @@ enum sotto_status outer_visit(struct async_outer *o, struct state_visitor *v)
 {
     const int64_t now = momentum(o);
     int64_t before = now;
-    if (state_loading(v) && !state_has(v, "outer.momentum")) /* older ones do not tell N */
-        before =
-            state_has(v, "outer.Delta.") ? now > 1 ? now : STATE_STEPS : state_has(v, "outer.m.");
-    else if (!state_hashing(v))
+    if (!state_hashing(v))
         TRY(state_count(v, "outer.momentum", &before, STATE_STEPS));
     TRY(state_count(v, "outer.filled", &o->filled, before > 1 ? before - 1 : 0));
     TRY(state_count(v, "outer.t", &o->optim.t, STATE_STEPS));

@@ -65,32 +65,10 @@ static enum sotto_status check(const struct async_server *s)
     return SOTTO_OK;
 }
 
-/* Of a struct of `numbers`, one more than them in files of earlier versions: number `dropped`, the
- * micro-batches of a data shard. */
-static enum sotto_status visit_structs(struct state_visitor *v, const char *name, void *data,
-                                       size_t n, size_t numbers, size_t dropped)
-{
-    if (!state_loading(v) || state_stored(v, name) != n * (numbers + 1))
-        return state_ints(v, name, data, n * numbers);
-    int64_t *older = malloc(n * (numbers + 1) * sizeof *older);
-    if (!older)
-        return fail(SOTTO_ENOMEM, "no memory for %zu groups", n);
-    const enum sotto_status st = state_ints(v, name, older, n * (numbers + 1));
-    for (size_t i = 0; i < n && st == SOTTO_OK; i++) {
-        int64_t *to = (int64_t *)data + i * numbers, *from = older + i * (numbers + 1);
-        memcpy(to, from, dropped * sizeof *to);
-        memcpy(to + dropped, from + dropped + 1, (numbers - dropped) * sizeof *to);
-    }
-    free(older);
-    return st;
-}
-
 /* A file of as many groups as there are. */
 static enum sotto_status check_size(const struct async_server *s, const struct state_visitor *v)
 {
-    const size_t stored = state_stored(v, "groups");
-    const bool older = stored * SHARD != state_stored(v, "shards") * GROUP;
-    const size_t groups = stored / (GROUP + older);
+    const size_t groups = state_stored(v, "groups") / GROUP;
     if (groups == (size_t)s->rules.groups)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
@@ -130,7 +108,7 @@ static enum sotto_status visit_groups(struct async_server *s, struct state_visit
     if (state_hashing(v))
         return hash_groups(s, v);
     TRY(state_within(v, "grace_left", &s->left, -1, 1e15));
-    return visit_structs(v, "groups", s->group, (size_t)s->rules.groups, GROUP, 5);
+    return state_ints(v, "groups", &s->group->state, (size_t)s->rules.groups * GROUP);
 }
 
 enum sotto_status server_visit(struct async_server *s, struct state_visitor *v)
@@ -141,7 +119,7 @@ enum sotto_status server_visit(struct async_server *s, struct state_visitor *v)
         TRY(check_size(s, v));
     TRY(visit_counts(s, v));
     TRY(visit_groups(s, v));
-    TRY(visit_structs(v, "shards", s->shards.shard, K, SHARD, 2));
+    TRY(state_ints(v, "shards", &s->shards.shard->given, K * SHARD));
     TRY(state_count(v, "holes", &holes, s->shards.room - 1));
     if (holes > 0)
         TRY(state_ints(v, "hole", &s->shards.hole->shard, (size_t)holes * SPAN));

@@ -111,9 +111,6 @@ static enum sotto_status visit_momentum(struct replicate *r, struct state_visito
     char momentum[16];
     snprintf(momentum, sizeof momentum, "%s", now);
     *same = true;
-    if (state_loading(v) &&
-        !state_has(v, "outer.momentum")) /* a file without the kind: m is used as it is */
-        return SOTTO_OK;
     TRY(state_text(v, "outer.momentum", momentum, sizeof momentum));
     *same = strcmp(momentum, now) == 0;
     if (!*same && r->is.mesh->worker->rank == 0)

@@ -245,17 +245,6 @@ static enum sotto_status visit_penalty(struct co2 *c, struct state_visitor *v)
     return SOTTO_OK;
 }
 
-/* Versions that sent parameters kept other vectors. */
-static enum sotto_status begin_anew(struct co2 *c, struct state_visitor *v)
-{
-    if (c->base.is.mesh->worker->rank == 0)
-        log_warn("the checkpoint's outer momentum is of an older version and is left behind");
-    c->base.from.same = false;
-    state_ignore(v, "outer.");
-    state_ignore(v, "displacement.");
-    return SOTTO_OK;
-}
-
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct co2 *c = (struct co2 *)r;
@@ -263,8 +252,6 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     if (!state_loading(v))
         TRY(lane_wait(c->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
-    if (r->from.same && state_loading(v) && !state_has(v, "outer.sent."))
-        return begin_anew(c, v);
     if (!r->from.same)
         return SOTTO_OK;
     TRY(state_count(v, "outer.tau", &tau, STATE_STEPS));

@@ -20,17 +20,13 @@ static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_
     return SOTTO_OK;
 }
 
-/* What it was trained with; files of earlier versions do not say. */
+/* What it was trained with. */
 static enum sotto_status visit_about(struct sotto_trainer *t, struct state_visitor *v)
 {
     const struct run_config *c = t->worker->cluster->config;
     int64_t kind = c->optim.kind;
     t->before = (struct optim_config){.kind = c->optim.kind, .momentum = c->optim.momentum};
     strategy_describe(&c->strategy, t->method);
-    if (state_loading(v) && !state_has(v, "method")) {
-        t->before = (struct optim_config){.kind = OPTIM_SGD};
-        return SOTTO_OK;
-    }
     TRY(state_text(v, "method", t->method, sizeof t->method));
     TRY(state_count(v, "optim.kind", &kind, OPTIM_SGD));
     TRY(state_within(v, "optim.momentum", &t->before.momentum, 0, 1));
@@ -45,8 +41,7 @@ static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visito
     TRY(visit_about(t, v));
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_within(v, "microbatch_seconds", &t->oracle.seconds, 0, 1e9));
-    if (!state_loading(v) || state_has(v, "memory_bandwidth"))
-        TRY(state_within(v, "memory_bandwidth", &t->worker->worker->memory, 0, 1e15));
+    TRY(state_within(v, "memory_bandwidth", &t->worker->worker->memory, 0, 1e15));
     TRY(meter_visit(&t->meter, v));
     return t->strategy->ops->visit(t->strategy, v);
 }

@@ -28,13 +28,11 @@ static enum sotto_status visit(struct trainer *t, struct state_visitor *v)
 }
 
 /* A run goes on exactly only with the data that it had; how many tokens they are tells most changes
- * without reading them. Checkpoints did not always have it. */
+ * without reading them. */
 static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
 {
     const int64_t now = loader_tokens(t->run->train);
     int64_t tokens = now;
-    if (state_loading(v) && !state_has(v, "data.tokens"))
-        return SOTTO_OK;
     TRY(state_count(v, "data.tokens", &tokens, STATE_TOTAL));
     if (tokens != now && t->worker->rank == 0)
         log_warn("the training data have %lld %s, and had %lld when the checkpoint was made: "
@@ -43,12 +41,10 @@ static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
     return SOTTO_OK;
 }
 
-/* What computes, which the configuration does not say where it is auto; likewise. */
+/* What computes, which the configuration does not say where it is auto. */
 static enum sotto_status visit_device(struct trainer *t, struct state_visitor *v)
 {
     char now[RUN_DEVICE_ROOM], before[RUN_DEVICE_ROOM];
-    if (state_loading(v) && !state_has(v, "device"))
-        return SOTTO_OK;
     run_describe_device(t->run, now);
     strcpy(before, now);
     TRY(state_text(v, "device", before, sizeof before));
@@ -89,8 +85,7 @@ static enum sotto_status visit_report(struct trainer *t, struct state_visitor *v
     TRY(state_real(v, "report.eval_loss", &t->evaluation.loss)); /* of any value */
     TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
     TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
-    if (!state_loading(v) || state_has(v, "report.eval_near")) /* older ones have none */
-        TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
+    TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
     TRY(visit_cosine(t, v));
     TRY(visit_data(t, v));
     TRY(visit_device(t, v));

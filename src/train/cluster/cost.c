@@ -205,13 +205,10 @@ static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
     TRY(state_real(v, "cost.compute", &c->compute));
     TRY(state_int(v, "cost.inside", &c->inside));
     TRY(state_int(v, "cost.between", &c->between));
-    if (state_loading(v) && !state_has(v, "cost.wire")) /* a version without it */
-        return SOTTO_OK;
     TRY(state_real(v, "cost.wire", &c->wire));
     TRY(state_real(v, "cost.waited_others", &c->waited_others));
     TRY(state_real(v, "cost.waited_wire", &c->waited_wire));
-    if (!state_loading(v) || state_has(v, "cost.update"))
-        TRY(state_real(v, "cost.update", &c->update));
+    TRY(state_real(v, "cost.update", &c->update));
     return state_int(v, "cost.microbatches", &c->microbatches);
 }
 
@@ -222,40 +219,11 @@ enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v)
     struct worker *w = m->worker;
     int64_t of = w->size;
     if (state_loading(v) && (of = state_owners(v, "jitter", "begun")) < 1)
-        return state_ignore(v, "jitter."); /* a version that counted otherwise */
+        return fail(SOTTO_EFORMAT, "the file has no state 'jitter.begun'");
     TRY(state_enter_own(v, "jitter", w->rank % of, of));
     TRY(state_count(v, "begun", &w->begun, STATE_TOTAL));
     state_leave(v);
     return state_loading(v) ? state_ignore(v, "jitter.") : SOTTO_OK;
-}
-
-/* Loads rows of earlier versions: times in nanoseconds, without the clock. */
-static enum sotto_status load_old_rows(struct meter *m, struct state_visitor *v)
-{
-    enum { COSTS = sizeof(struct cost) / sizeof(int64_t) };
-    const size_t size = (size_t)m->worker->size;
-    int64_t *old = calloc(size, (COSTS + MESH_LANES) * sizeof *old);
-    if (!old)
-        return fail(SOTTO_ENOMEM, "no memory for the costs of %zu workers", size);
-    int64_t *owed = old + size * COSTS;
-    enum sotto_status st = state_ints(v, "cost.each", old, size * COSTS);
-    if (st == SOTTO_OK && state_has(v, "cost.owed"))
-        st = state_ints(v, "cost.owed", owed, size * MESH_LANES);
-    struct meter_row *row = &m->each[m->worker->rank];
-    const int64_t *c = old + m->worker->rank * COSTS;
-    row->cost = (struct cost){(double)c[0] / 1e9,
-                              (double)c[1] / 1e9,
-                              (double)c[2] / 1e9,
-                              (double)c[3] / 1e9,
-                              (double)c[4] / 1e9,
-                              (double)c[5] / 1e9,
-                              c[6],
-                              c[7],
-                              c[8]};
-    for (int i = 0; i < MESH_LANES; i++)
-        row->owed[i] = (double)owed[m->worker->rank * MESH_LANES + i] / 1e9;
-    free(old);
-    return st;
 }
 
 /* Loads the rows of all workers; if their number has changed, this worker continues from the joined
@@ -265,15 +233,11 @@ static enum sotto_status load_rows(struct meter *m, struct state_visitor *v,
 {
     const int size = m->worker->size;
     int64_t workers = size;
-    if (state_has(v, "cost.workers"))
-        TRY(state_int(v, "cost.workers", &workers));
+    TRY(state_int(v, "cost.workers", &workers));
     memset(m->each, 0, (size_t)size * sizeof *m->each);
     m->each[m->worker->rank].cost = *joined;
-    if (workers == size && state_has(v, "cost.rows"))
-        return state_ints(v, "cost.rows", (int64_t *)m->each, (size_t)size * ROW);
-    if (workers == size && state_has(v, "cost.each") && state_has(v, "cost.update"))
-        return load_old_rows(m, v);
-    return SOTTO_OK;
+    return workers == size ? state_ints(v, "cost.rows", (int64_t *)m->each, (size_t)size * ROW)
+                           : SOTTO_OK;
 }
 
 static bool time_lasts(double seconds)

@@ -57,10 +57,9 @@ static const struct option train_options[] = {
                 "type of the saved weights; auto: the type in `init`, fp32 for a new model"),
     OPTION_INT(S, workers, "0", 0, 1 << 20,
                "workers in this process; 0: one, or the ranks that MPI started"),
-    OPTION_INT_WAS(S, nodes, "0", 0, 1 << 20,
-                   "nodes of the workers, consecutive workers in about equal parts; 0: one, or "
-                   "under MPI the hosts",
-                   "worker.per_node=0"),
+    OPTION_INT(S, nodes, "0", 0, 1 << 20,
+               "nodes of the workers, consecutive workers in about equal parts; 0: one, or "
+               "under MPI the hosts"),
     OPTION_ENUM(S, time, "real", time_names,
                 "virtual: a simulated cluster, see [link] and [worker]"),
     OPTION_ENUM(S, oracle, "model", oracle_names,
@@ -132,8 +131,7 @@ static const struct option comm_options[] = {
 #define S struct null_size_config
 static const struct option null_options[] = {
     OPTION_LONG(S, parameters, "0", 0, 1e15, "parameters of the model; 0: those of [model]"),
-    {OPTION_OF(S, activation_bytes, OPTION_TYPE_LONG, "0", "bytes of activations of a micro-batch"),
-     .max = 1e15, .was = "null.activations=0"},
+    OPTION_LONG(S, activation_bytes, "0", 0, 1e15, "bytes of activations of a micro-batch"),
 };
 #undef S
 
@@ -162,27 +160,12 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
     strategy_sections(&c->strategy, s + RUN_SHARED + RUN_MODELS);
 }
 
-static enum sotto_status load_kept_option(void *arg, const char *section, const char *bare,
-                                          const char *value)
-{
-    struct run_config *c = arg;
-    struct option_section sections[RUN_SECTIONS];
-    char key[2 * OPTION_ROOM];
-    if (!bare)
-        return SOTTO_OK;
-    if (strcmp(section, "strategy") == 0 && strategy_old_key(bare))
-        return strategy_set_old(&c->strategy, bare, value);
-    run_sections(c, sections);
-    snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
-    return option_set(sections, RUN_SECTIONS, key, value);
-}
-
 enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name)
 {
     struct option_section sections[RUN_SECTIONS];
     run_sections(config, sections);
     option_defaults(sections, RUN_SECTIONS);
-    return option_read_text(text, name, NULL, load_kept_option, config);
+    return option_load_text(sections, RUN_SECTIONS, text, name);
 }
 
 enum sotto_status config_load_kept(struct run_config *config, const char *path)

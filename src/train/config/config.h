@@ -89,8 +89,7 @@ enum {
 };
 void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
 
-/* Reads the configuration that a run has saved, over the defaults. Keys of methods may be in
- * [strategy], as in early versions. */
+/* Reads the configuration that a run has saved, over the defaults. */
 enum sotto_status config_load_kept(struct run_config *config, const char *path);
 enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name);
 

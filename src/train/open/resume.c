@@ -28,7 +28,6 @@ enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const ch
     if (st == SOTTO_OK)
         st = config_parse_kept(out, text, path);
     free(text);
-    out->train.check_memory = true; /* older ones have kept it */
     return st;
 }
 

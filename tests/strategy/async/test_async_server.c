@@ -687,34 +687,6 @@ static void wrong_replays(void **state)
     refused("0 5 0 0 0\n0 5 0 5 0\n", SOTTO_EFORMAT, "replay of push 1: it was pulled at 0");
 }
 
-/* Saves a book as earlier versions did, which counted the micro-batches of data shards. */
-static enum sotto_status visit_older(struct async_server *s, struct state_visitor *v)
-{
-    static int64_t group[MOST][14], shard[MOST][4]; /* until they are written */
-    int64_t holes = s->shards.holes;
-    const int K = s->rules.groups;
-    for (int i = 0; i < K; i++) {
-        const int64_t *g = &s->group[i].state, *d = &s->shards.shard[i].given;
-        memcpy(group[i], g, 5 * sizeof *g);
-        group[i][5] = shard[i][2] = 77;
-        memcpy(group[i] + 6, g + 5, 8 * sizeof *g);
-        memcpy(shard[i], d, 2 * sizeof *d);
-        shard[i][3] = d[2];
-    }
-    TRY(state_int(v, "version", &s->version));
-    TRY(state_int(v, "ready", &s->ready));
-    TRY(state_int(v, "steps", &s->steps));
-    TRY(state_int(v, "microbatches", &s->microbatches));
-    TRY(state_int(v, "tokens", &s->tokens));
-    TRY(state_int(v, "T", &s->shards.steps));
-    TRY(state_real(v, "grace_left", &s->left));
-    TRY(state_ints(v, "groups", group[0], (size_t)K * 14));
-    TRY(state_ints(v, "shards", shard[0], (size_t)K * 4));
-    TRY(state_int(v, "holes", &holes));
-    assert_int_equal(holes, 0);
-    return journal_visit(&s->journal, v, K);
-}
-
 /* From a file in the middle, what follows has the same bits. */
 static void survives(void **state)
 {
@@ -736,7 +708,7 @@ static void survives(void **state)
             leave(&l, 0); /* a hole */
         assert_ok(state_saver_init(&v));
         server_rest(&l.server, l.now);
-        assert_ok(how == 9 ? visit_older(&l.server, &v) : server_visit(&l.server, &v));
+        assert_ok(server_visit(&l.server, &v));
         assert_ok(outer_visit(&l.outer, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);

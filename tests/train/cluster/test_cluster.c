@@ -599,22 +599,6 @@ static void bounds_of_speeds_and_times(void **state)
     assert_fails(config_seconds("time", "100001s", x), SOTTO_EINVAL, "time = 100001s");
 }
 
-/* An error for a removed key names the new key; old files may have the removed key with its
- * default. */
-static void gone_key(void **state)
-{
-    (void)state;
-    struct run_config c;
-    struct option_section s[RUN_SECTIONS];
-    run_sections(&c, s);
-    option_defaults(s, RUN_SECTIONS);
-    assert_fails(option_set(s, RUN_SECTIONS, "worker.per_node", "2"), SOTTO_EINVAL,
-                 "worker.per_node is no longer an option: use train.nodes (");
-    assert_fails(option_set(s, RUN_SECTIONS, "per_node", "2"), SOTTO_EINVAL, "use train.nodes (");
-    assert_ok(option_load_text(s, RUN_SECTIONS, "[worker]\nper_node = 0\n", "old"));
-    assert_int_equal(c.train.nodes, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -633,7 +617,6 @@ int main(void)
         cmocka_unit_test(kernels_that_all_have),
         cmocka_unit_test(clusters_that_cannot_be),
         cmocka_unit_test(bounds_of_speeds_and_times),
-        cmocka_unit_test(gone_key),
     };
     return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }
