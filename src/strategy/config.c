@@ -22,22 +22,20 @@ static const struct option options[] = {
                 "how groups stay in agreement: a method's name; auto: the preset's"),
     OPTION_TEXT(
         S, mesh, "",
-        "RxS: R groups of S workers; empty: one group, or where the replicate method is meant "
-        "for slow links as many as workers, or, with a shard method other than ddp, as "
-        "nodes"),
+        "RxS: R groups of S workers; empty: one group or, if the replicate method is for slow "
+        "links, a group a worker or, with a shard method other than ddp, a group a node"),
     OPTION_ENUM(
         S, precision, "fp32", precision_names,
-        "mixed: parameters and gradients bf16, the fp32 truth kept beside them; products of bf16 "
-        "where the processor has them"),
+        "mixed: bf16 parameters and gradients, and the true parameters in fp32; bf16 products if "
+        "the processor has them"),
     OPTION_ENUM(S, grads, "auto", grads_names,
-                "mixed: what a worker adds its gradients up in (they are sent as bf16); auto: fp32 "
-                "where a round has more than 4 micro-batches or, with dpu, acco-wp and acco, may"),
+                "mixed: type of a worker's gradient sum (sent as bf16); auto: fp32 if a round has "
+                "more than 4 micro-batches or, with dpu, acco-wp and acco, may have more"),
     OPTION_ENUM(S, weight, "microbatch", weight_names,
                 "a round's gradient averages micro-batches, or target tokens (padded data)"),
-    OPTION_INT(
-        S, accumulate, "1", 1, 1e6,
-        "micro-batches a worker and round; dpu, acco-wp and acco: at least so many each time "
-        "they compute beside communication"),
+    OPTION_INT(S, accumulate, "1", 1, 1e6,
+               "micro-batches a worker and round; dpu, acco-wp and acco: the least number while an "
+               "exchange runs"),
 };
 #undef S
 
@@ -46,27 +44,27 @@ static const struct option_only only[] = {
 };
 enum { RULES = sizeof only / sizeof *only };
 
-static struct option_section section_of(struct strategy_config *c)
+static struct option_section shared_section(struct strategy_config *c)
 {
     return (struct option_section)OPTION_SECTION(
         "strategy", "the training method: by name, or part by part", options, c);
 }
 
-/* Of the pair that a configuration asks for, the methods that there are; NULL for the others. */
-struct pair {
+/* The two methods of a configuration; NULL for unknown names. */
+struct method_pair {
     const struct method *shard, *replicate;
 };
 
-/* A method's own name, or a preset. */
-static struct pair find_preset(const char *name)
+/* Finds a pair by a method's own name, or a preset's. */
+static struct method_pair find_preset(const char *name)
 {
-    struct pair p = {method_find(METHOD_SHARD, name), method_find(METHOD_REPLICATE, name)};
+    struct method_pair p = {method_find(METHOD_SHARD, name), method_find(METHOD_REPLICATE, name)};
     const struct method_preset *preset = *name ? NULL : &method_plain;
     for (int i = 0; !preset && method_preset(i); i++)
         if (strcmp(method_preset(i)->name, name) == 0)
             preset = method_preset(i);
     if (preset)
-        return (struct pair){preset->shard, preset->replicate};
+        return (struct method_pair){preset->shard, preset->replicate};
     if (!p.shard && p.replicate)
         p.shard = method_plain.shard;
     else if (!p.replicate && p.shard)
@@ -74,9 +72,9 @@ static struct pair find_preset(const char *name)
     return p;
 }
 
-static struct pair find_pair(const struct strategy_config *c)
+static struct method_pair find_pair(const struct strategy_config *c)
 {
-    struct pair p = find_preset(c->preset);
+    struct method_pair p = find_preset(c->preset);
     if (strcmp(c->shard, "auto") != 0)
         p.shard = method_find(METHOD_SHARD, c->shard);
     if (strcmp(c->replicate, "auto") != 0)
@@ -84,20 +82,20 @@ static struct pair find_pair(const struct strategy_config *c)
     return p;
 }
 
-static bool uses(const struct strategy_config *c, const struct method *m)
+static bool is_chosen(const struct strategy_config *c, const struct method *m)
 {
-    const struct pair p = find_pair(c);
+    const struct method_pair p = find_pair(c);
     return p.shard == m || p.replicate == m;
 }
 
 static bool section_used(const void *config, const char *section)
 {
-    const struct pair p = find_pair(config);
+    const struct method_pair p = find_pair(config);
     return (p.shard && strcmp(p.shard->name, section) == 0) ||
            (p.replicate && strcmp(p.replicate->name, section) == 0);
 }
 
-static struct option_section section_of_method(struct strategy_config *c, const struct method *m)
+static struct option_section method_section(struct strategy_config *c, const struct method *m)
 {
     return (struct option_section){.name = m->name,
                                    .about = m->about,
@@ -112,10 +110,10 @@ void strategy_sections(struct strategy_config *c, struct option_section out[STRA
 {
     const struct method *m;
     int n = 0;
-    out[n++] = section_of(c);
+    out[n++] = shared_section(c);
     for (int i = 0; (m = method_at(i)); i++)
         if (m->n_options)
-            out[n++] = section_of_method(c, m);
+            out[n++] = method_section(c, m);
     while (n < STRATEGY_SECTIONS)
         out[n++] = (struct option_section){.name = "", .about = ""};
 }
@@ -139,11 +137,11 @@ const char *strategy_preset(int i)
     return p ? p->name : NULL;
 }
 
-static enum sotto_status unknown(const char *key, const char *name, const char *const *names)
+static enum sotto_status unknown_name(const char *key, const char *name, const char *const *names)
 {
     const char *near = option_closest(name, names);
     return fail(SOTTO_EINVAL, "strategy.%s = %s: no such method%s%s%s", key, name,
-                near ? "; did you mean '" : "; `sotto train --help methods` tells of all",
+                near ? "; did you mean '" : "; `sotto train --help methods` lists them",
                 near ? near : "", near ? "'?" : "");
 }
 
@@ -152,7 +150,7 @@ static enum sotto_status unknown_preset(const char *name)
     const char *names[2 * METHODS_MOST + 1] = {0};
     for (int i = 0; i < 2 * METHODS_MOST && strategy_preset(i); i++)
         names[i] = strategy_preset(i);
-    return unknown("preset", name, names);
+    return unknown_name("preset", name, names);
 }
 
 static enum sotto_status unknown_method(enum method_axis axis, const char *name)
@@ -167,7 +165,7 @@ static enum sotto_status unknown_method(enum method_axis axis, const char *name)
         return fail(SOTTO_EINVAL, "strategy.%s = %s: that is a method for strategy.%s",
                     axis == METHOD_SHARD ? "shard" : "replicate", name,
                     axis == METHOD_SHARD ? "replicate" : "shard");
-    return unknown(axis == METHOD_SHARD ? "shard" : "replicate", name, names);
+    return unknown_name(axis == METHOD_SHARD ? "shard" : "replicate", name, names);
 }
 
 /* "2x4" */
@@ -187,7 +185,7 @@ static enum sotto_status parse_mesh(struct strategy_config *c, int workers)
 
 static enum sotto_status resolve_methods(struct strategy_config *c)
 {
-    const struct pair p = find_pair(c);
+    const struct method_pair p = find_pair(c);
     if (!find_preset(c->preset).shard)
         return unknown_preset(c->preset);
     if (!p.shard)
@@ -199,12 +197,12 @@ static enum sotto_status resolve_methods(struct strategy_config *c)
     return SOTTO_OK;
 }
 
-/* Options of methods that are not chosen would be ignored silently. */
+/* Refuses options of methods that are not chosen, which would have no effect. */
 static enum sotto_status refuse_unused(struct strategy_config *c)
 {
     const struct method *m;
     for (int i = 0; (m = method_at(i)); i++) {
-        for (int k = 0; k < m->n_options && !uses(c, m); k++) {
+        for (int k = 0; k < m->n_options && !is_chosen(c, m); k++) {
             char value[OPTION_ROOM];
             const void *own = method_own(c, m);
             if (!option_is_default(&m->options[k], own))
@@ -218,14 +216,14 @@ static enum sotto_status refuse_unused(struct strategy_config *c)
 
 static enum sotto_status resolve_own(struct strategy_config *c, const struct method *m)
 {
-    const struct option_section section = section_of_method(c, m);
+    const struct option_section section = method_section(c, m);
     TRY(option_only_check(&section, m->only, m->n_only));
     return m->resolve ? m->resolve(method_config(c, m), c) : SOTTO_OK;
 }
 
 enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
 {
-    const struct option_section section = section_of(c);
+    const struct option_section section = shared_section(c);
     TRY(resolve_methods(c));
     TRY(option_only_check(&section, only, RULES));
     TRY(refuse_unused(c));
@@ -250,7 +248,7 @@ enum sotto_status strategy_optim(const struct strategy_config *c, struct optim_c
     return m->optimizer(method_own(c, m), key, optim);
 }
 
-/* The option of the replicate method that says what it steps with; NULL: it has none. */
+/* Returns the option of a method that chooses the optimizer; NULL if it has none. */
 static const struct option *optimizer_option(const struct method *m)
 {
     for (int i = 0; m && m->optimizer && i < m->n_options; i++)
@@ -278,7 +276,7 @@ bool strategy_optim_value(const struct strategy_config *c, int kind, char value[
     const struct option *o = optimizer_option(m);
     struct strategy_config other = *c;
     for (int i = 0; o && o->names && o->names[i]; i++) {
-        const struct option_section own = section_of_method(&other, m);
+        const struct option_section own = method_section(&other, m);
         struct optim_config optim;
         optim_defaults(&optim);
         if (option_set(&own, 1, o->key, o->names[i]) == SOTTO_OK &&
@@ -296,14 +294,14 @@ bool strategy_unused(const struct strategy_config *c, const char *key)
     for (int i = 0; (m = method_at(i)); i++) {
         const size_t length = strlen(m->name);
         if (strncmp(key, m->name, length) == 0 && key[length] == '.')
-            return !uses(c, m);
+            return !is_chosen(c, m);
     }
     return false;
 }
 
-/* Of a method that is not chosen. */
-static void set_aside(struct strategy_config *c, const struct strategy_config *base,
-                      const struct method *m)
+/* Resets options of a method that is not chosen, if `base` sets the same values. */
+static void set_aside_method(struct strategy_config *c, const struct strategy_config *base,
+                             const struct method *m)
 {
     for (int k = 0; k < m->n_options; k++) {
         const struct option *o = &m->options[k];
@@ -317,16 +315,16 @@ static void set_aside(struct strategy_config *c, const struct strategy_config *b
 
 void strategy_set_aside(struct strategy_config *c, const struct strategy_config *base)
 {
-    const struct option_section section = section_of(c);
+    const struct option_section section = shared_section(c);
     const struct method *m;
     option_only_set_aside(&section, only, RULES, base);
     for (int i = 0; (m = method_at(i)); i++) {
-        const struct option_section own = section_of_method(c, m);
-        if (uses(c, m))
+        const struct option_section own = method_section(c, m);
+        if (is_chosen(c, m))
             option_only_set_aside(&own, m->only, m->n_only, method_own(base, m));
         else
-            set_aside(c, base, m);
-        if (uses(c, m) && m->set_aside)
+            set_aside_method(c, base, m);
+        if (is_chosen(c, m) && m->set_aside)
             m->set_aside(own.config, method_own(base, m));
     }
 }

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-enum { ROOM = 1024 }; /* numbers at first; doubled when they are used up */
+enum { ROOM = 1024 }; /* numbers at first; doubled when full */
 
 enum sotto_status history_reserve(struct history *h, int64_t room)
 {
@@ -31,15 +31,15 @@ enum sotto_status history_add(struct history *h, int32_t count)
     return SOTTO_OK;
 }
 
-static enum sotto_status read_line(struct history *h, char *line, int rank, int size, bool apart)
+static enum sotto_status read_counts(struct history *h, char *line, int rank, int size, bool uneven)
 {
     char *end = line;
     for (int r = 0; r < size; r++) {
         char *from = end;
         const long value = strtol(from, &end, 10);
-        if (end == from || value < !apart || value > INT32_MAX)
+        if (end == from || value < !uneven || value > INT32_MAX)
             return fail(SOTTO_EFORMAT, "want %d counts of 1 or more%s, got '%.80s'", size,
-                        apart ? ", or 0 where a worker has no more" : "", line);
+                        uneven ? ", or 0 where a worker has no more" : "", line);
         if (r == rank)
             TRY(history_add(h, (int32_t)value));
     }
@@ -47,8 +47,8 @@ static enum sotto_status read_line(struct history *h, char *line, int rank, int 
     return *end ? fail(SOTTO_EFORMAT, "more than %d counts: '%.80s'", size, line) : SOTTO_OK;
 }
 
-/* Without the zeros at the end. */
-static enum sotto_status trim(struct history *h)
+/* Drops the zeros at the end. */
+static enum sotto_status trim_zeros(struct history *h)
 {
     while (h->n > 0 && h->count[h->n - 1] == 0)
         h->n--;
@@ -59,7 +59,7 @@ static enum sotto_status trim(struct history *h)
     return SOTTO_OK;
 }
 
-enum sotto_status history_read(struct history *h, const char *path, int rank, int size, bool apart)
+enum sotto_status history_read(struct history *h, const char *path, int rank, int size, bool uneven)
 {
     char *text;
     *h = (struct history){0};
@@ -72,11 +72,11 @@ enum sotto_status history_read(struct history *h, const char *path, int rank, in
         if (end)
             *end = '\0';
         if (*line && *line != '#')
-            st = fail_in(read_line(h, line, rank, size, apart), "%s:%d: ", path, number);
+            st = fail_in(read_counts(h, line, rank, size, uneven), "%s:%d: ", path, number);
     }
     free(text);
     if (st == SOTTO_OK)
-        st = fail_in(trim(h), "%s: ", path);
+        st = fail_in(trim_zeros(h), "%s: ", path);
     if (st != SOTTO_OK)
         history_free(h);
     return st;

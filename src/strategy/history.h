@@ -1,9 +1,9 @@
-/* How many micro-batches a worker computed each time it computed beside its lane. With these
- * numbers a run that depends on timing can be replayed to the bit.
+/* Micro-batches of each computation that a worker made while its lane was busy. With these counts a
+ * run that depends on timing can be replayed to the bit.
  *
- * A file of them is one line a time, with a number for each worker: its n-th in the n-th line, so
- * that of groups without common rounds a line is no moment of time, and a worker that has fewer
- * than others has zeros in the end. */
+ * A file of counts has one line a computation, with a number for each worker: the n-th computation
+ * of each worker is in the n-th line. Asynchronous groups make different numbers of computations;
+ * workers with fewer have zeros at the end. */
 #ifndef SOTTO_STRATEGY_HISTORY_H
 #define SOTTO_STRATEGY_HISTORY_H
 
@@ -17,13 +17,14 @@ struct history {
     int64_t n, room;
 };
 
-/* Room for so many, 0 where there are none yet. */
+/* Makes room for `room` counts; new counts are 0. */
 enum sotto_status history_reserve(struct history *h, int64_t room);
 enum sotto_status history_add(struct history *h, int32_t count);
 
-/* Column `rank` of a file that must have `size` of them; `apart`: workers may have fewer than
+/* Reads column `rank` of a file with `size` columns; `uneven`: workers may have fewer counts than
  * others. */
-enum sotto_status history_read(struct history *h, const char *path, int rank, int size, bool apart);
+enum sotto_status history_read(struct history *h, const char *path, int rank, int size,
+                               bool uneven);
 
 /* `all`: size times n numbers, worker after worker. */
 enum sotto_status history_write(const char *path, const int32_t *all, int64_t n, int size);

@@ -5,7 +5,7 @@
 
 #include "tensor/ops.h"
 
-static enum sotto_status split(struct mesh *mesh, int color, struct comm **out)
+static enum sotto_status split_world(struct mesh *mesh, int color, struct comm **out)
 {
     assert(mesh->n_comm < MESH_COMMS);
     TRY(comm_split(mesh->worker->world, color, out));
@@ -35,7 +35,7 @@ enum sotto_status mesh_twin(struct mesh *mesh, struct comm *of, struct lane *lan
     return SOTTO_OK;
 }
 
-/* A context like the worker's; NULL where that has none. */
+/* Opens a context like the worker's; NULL if the worker has none. */
 static enum sotto_status open_device(const struct device *like, struct device **out)
 {
     *out = NULL;
@@ -88,8 +88,8 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
     mesh->s = worker->rank % mesh->n_s;
     enum sotto_status st;
     worker->world->dev = dev;
-    TRY_DONE(split(mesh, mesh->r, &mesh->shard));
-    TRY_DONE(split(mesh, mesh->s, &mesh->replicate));
+    TRY_DONE(split_world(mesh, mesh->r, &mesh->shard));
+    TRY_DONE(split_world(mesh, mesh->s, &mesh->replicate));
     TRY_DONE(mesh_lane(mesh, worker->world, &mesh->lane));
     TRY_DONE(mesh_duplicate(mesh, worker->world, mesh->lane, &mesh->lane_world));
     TRY_DONE(mesh_duplicate(mesh, mesh->shard, mesh->lane, &mesh->lane_shard));
@@ -102,7 +102,7 @@ done:
 
 void mesh_close(struct mesh *mesh)
 {
-    for (int i = 0; i < mesh->n_lane; i++) /* first: their jobs may be using all the rest */
+    for (int i = 0; i < mesh->n_lane; i++) /* first: jobs may be using everything else */
         lane_close(mesh->lanes[i]);
     while (mesh->n_comm > 0)
         comm_free(mesh->comm[--mesh->n_comm]);
@@ -119,7 +119,7 @@ void mesh_serves(struct mesh *mesh, const struct lane *lane)
         mesh->serves[i] |= mesh->lanes[i] == lane;
 }
 
-static enum sotto_status rest(struct mesh *mesh, bool all)
+static enum sotto_status rest_lanes(struct mesh *mesh, bool all)
 {
     enum sotto_status first = SOTTO_OK;
     struct status_note note = {0};
@@ -135,7 +135,7 @@ static enum sotto_status rest(struct mesh *mesh, bool all)
 
 enum sotto_status mesh_rest(struct mesh *mesh)
 {
-    return rest(mesh, false);
+    return rest_lanes(mesh, false);
 }
 
 void mesh_owed(const struct mesh *mesh, double owed[MESH_LANES])
@@ -159,11 +159,11 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
     struct comm *world = mesh->worker->world;
     status_save(&note, st);
     world->ops->abort(world, &note);
-    rest(mesh, true);
+    rest_lanes(mesh, true);
     return status_raise(&note);
 }
 
-static void add(struct mesh_account *a, const struct comm *c)
+static void add_comm_account(struct mesh_account *a, const struct comm *c)
 {
     for (int i = 0; i < COMM_CALLS; i++) {
         const struct comm_stats *t = &c->stats[i];
@@ -183,17 +183,17 @@ struct mesh_account mesh_account_lanes(const struct mesh *mesh)
         mesh->worker->ops->sync_clock(mesh->worker);
     for (int i = 0; i < mesh->n_comm; i++)
         if (mesh->comm[i]->lane)
-            add(&a, mesh->comm[i]);
+            add_comm_account(&a, mesh->comm[i]);
     return a;
 }
 
 struct mesh_account mesh_account_own(const struct mesh *mesh)
 {
     struct mesh_account a = {0};
-    add(&a, mesh->worker->world);
+    add_comm_account(&a, mesh->worker->world);
     for (int i = 0; i < mesh->n_comm; i++)
         if (!mesh->comm[i]->lane)
-            add(&a, mesh->comm[i]);
+            add_comm_account(&a, mesh->comm[i]);
     for (int i = 0; i < mesh->n_lane; i++) {
         const struct lane *lane = mesh->lanes[i];
         a.waited_others += lane->above ? 0 : lane->others;

@@ -1,9 +1,8 @@
 /* The mesh |R| x |S| of workers: S = shard groups on fast links, R = the same place in every group,
  * across slow links. rank = r*|S| + s. A one-level run is a mesh with the other side 1.
  *
- * Communicators and lanes of a method are opened here, with the device contexts that they belong
- * to, so that a failure can bring all of them to rest and what they cost is counted in one place.
- */
+ * The mesh opens a method's communicators, lanes and their device contexts, so that a failure can
+ * bring all of them to rest and their costs are counted in one place. */
 #ifndef SOTTO_STRATEGY_MESH_H
 #define SOTTO_STRATEGY_MESH_H
 
@@ -16,60 +15,66 @@ struct mesh {
     struct device *dev;    /* of the worker's own line of work; not owned */
     int n_r, n_s;          /* |R|, |S|  */
     int r, s;
-    struct comm *shard, *replicate; /* of this worker's group; of its place in all groups */
-    /* A line of work beside the compute, with communicators of its own. */
+    struct comm *shard,
+        *replicate; /* of this worker's group; of the workers with its place in all groups */
+    /* A line of work in parallel with the computing, with communicators of its own. */
     struct lane *lane;
     struct comm *lane_world, *lane_shard, *lane_replicate;
 
-    struct comm *comm[MESH_COMMS]; /* all of them, owned */
+    struct comm *comm[MESH_COMMS]; /* all communicators, owned */
     struct lane *lanes[MESH_LANES];
     int n_comm, n_lane;
     double worked; /* seconds of work over vectors on the worker's own line (vector_work.h) */
     struct device *lane_dev[MESH_LANES]; /* the lanes', owned */
-    bool serves[MESH_LANES]; /* a lane whose job waits for others until they let it end */
+    bool serves[MESH_LANES];             /* lanes whose job runs until other workers let it end */
 };
 
-/* `groups` = |R|, which must divide the number of workers; `dev`: the worker's, NULL: host memory
- * only. Called by all of them. */
+/* Opens the mesh. `groups` = |R|, a divisor of the number of workers; `dev`: the worker's, NULL:
+ * host memory only. Called by all workers. */
 enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups,
                             struct device *dev);
 void mesh_close(struct mesh *mesh);
 
-/* One more lane, and a communicator of the ranks of `like` for it, or, lane NULL, for the worker's
- * own line; the latter is called by all workers. Closed with the mesh. `waiter`: a communicator of
- * the line of work that starts its jobs and waits for it. */
+/* mesh_lane opens another lane; `waiter`: a communicator of the line of work that starts the lane's
+ * jobs and waits for them. mesh_duplicate opens another communicator of the ranks of `like`, for a
+ * lane or, with lane NULL, for the worker's own line; the latter is called by all workers. Both are
+ * closed with the mesh. */
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out);
 enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct lane *lane,
                                  struct comm **out);
 
-/* A communicator's twin (comm_twin) for that lane, or, NULL, for the worker's own line. */
+/* Opens a communicator's twin (comm_twin) for a lane or, with NULL, for the worker's own line. */
 enum sotto_status mesh_twin(struct mesh *mesh, struct comm *of, struct lane *lane,
                             struct comm **out);
 
-/* A lane that has one long job, which others let end: at rest between their messages. */
+/* Marks a lane with one job until the end of the run, which other workers end. The lane counts as
+ * at rest. */
 void mesh_serves(struct mesh *mesh, const struct lane *lane);
 
-/* Waits until all lanes are at rest but those that serve. */
+/* Waits until all lanes are at rest, except those of mesh_serves. */
 enum sotto_status mesh_rest(struct mesh *mesh);
 
-/* Seconds of what each lane had under way when a pause began, where lanes stand still in it, and 0
- * elsewhere: to be saved with a checkpoint, and to be waited for by a run that goes on from it. */
+/* mesh_owed: seconds of messages that each lane had in flight when a pause began, if lanes stop in
+ * pauses, else 0. The seconds are saved with a checkpoint; mesh_owe makes the lanes of a resumed
+ * run wait for them. */
 void mesh_owed(const struct mesh *mesh, double owed[MESH_LANES]);
 void mesh_owe(struct mesh *mesh, const double owed[MESH_LANES]);
 
-/* This worker cannot go on: ends everybody's waiting with its status and message, so that the lanes
- * come to rest and what their jobs use may be freed. Returns the status. */
+/* Ends the waiting of all workers with this worker's status and message, after a failure. Lanes
+ * come to rest, and memory of their jobs may be freed. Returns the status. */
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st);
 
-/* What communication has cost this worker so far: the time that it took on the wire, wherever it
- * was spent, and what of its own time the worker waited, for others to come and for the wire. */
+/* Costs of this worker's communication so far: seconds of messages on the wire, in any line of
+ * work, and own seconds spent waiting for other workers and for the wire. */
 struct mesh_account {
     double wire;
     double waited_others, waited_wire;
-    double update; /* of its own time: over vectors, or waiting for a lane that was at it */
+    double
+        update; /* own seconds of work over vectors, or of waiting for a lane that does such work */
     int64_t inside, between; /* bytes sent to workers on the same node, on other nodes */
 };
-struct mesh_account mesh_account_own(const struct mesh *mesh);   /* on its own line of work */
-struct mesh_account mesh_account_lanes(const struct mesh *mesh); /* in lanes, while it computes */
+struct mesh_account mesh_account_own(const struct mesh *mesh); /* of its own line of work */
+struct mesh_account mesh_account_lanes(
+    const struct mesh *mesh); /* of its lanes, in parallel with computing */
 
 #endif

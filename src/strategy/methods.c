@@ -1,4 +1,4 @@
-/* The methods there are: a line each. */
+/* The methods, a line each. */
 #include "strategy/method.h"
 
 #include <assert.h>
@@ -37,7 +37,7 @@ _Static_assert((int)COUNT <= (int)METHODS_MOST, "raise METHODS_MOST");
 
 const struct method_preset method_plain = {"ddp", &method_ddp, &method_sync};
 
-/* A method's own name stands for it with one of these two; other names are here. */
+/* Names of pairs. A method's own name is a pair with one method of method_plain. */
 static const struct method_preset presets[] = {
     {"local-sgd", &method_ddp, &method_local},
     {"overlap-local-sgd", &method_ddp, &method_overlap_local},
@@ -63,8 +63,8 @@ const struct method *method_find(enum method_axis axis, const char *name)
     return NULL;
 }
 
-/* Configurations lie one behind the other. */
-static size_t place(const struct method *method)
+/* Returns the offset of a method's configuration: configurations are contiguous. */
+static size_t config_place(const struct method *method)
 {
     const size_t unit = _Alignof(max_align_t);
     size_t at = 0, found = 0;
@@ -79,10 +79,10 @@ static size_t place(const struct method *method)
 
 void *method_config(struct strategy_config *config, const struct method *method)
 {
-    return config->own + place(method);
+    return config->own + config_place(method);
 }
 
 const void *method_own(const struct strategy_config *config, const struct method *method)
 {
-    return config->own + place(method);
+    return config->own + config_place(method);
 }

@@ -1,12 +1,12 @@
-/* The gradient oracle: a model and its data as a training method sees them.
+/* The gradient oracle: a model and its data, as a training method uses them.
  *
  * Flat parameters named by a table, and the gradient of a numbered micro-batch, whole or stage by
- * stage. The method owns the step: it says which parameters each stage is computed with and where
- * its gradient is added.
+ * stage. The method controls the step: it passes the parameters of each stage and the vectors that
+ * gradients are added to.
  *
- * A micro-batch is in a slot from its begin until the next one begins there; several may be under
- * way at once, each with parameters of its own. A stage is computed from the edge before it, which
- * the stage before has left there or whoever brought it from another worker: one that runs stage k
+ * A micro-batch is in a slot from its begin until the next begin in that slot; several may be in
+ * flight at once, each with parameters of its own. A stage is computed from the edge before it,
+ * which the stage before has written, or a message from another worker. A worker that runs stage k
  * alone begins the micro-batch, fills edge(slot, k), runs forward, sends edge(slot, k + 1), later
  * fills edge_gradient(slot, k + 1), runs backward and sends edge_gradient(slot, k). */
 #ifndef SOTTO_STRATEGY_ORACLE_H
@@ -21,43 +21,43 @@
 #include "tensor/table.h"
 
 struct oracle_result {
-    double loss;     /* summed over targets; 0 where another worker runs the last stage */
-    int64_t targets; /* what it is summed over      */
+    double loss;     /* summed over targets; 0 if another worker runs the last stage */
+    int64_t targets; /* number of targets */
     int64_t tokens;  /* processed, padding included */
 };
 
 struct oracle;
 
 struct oracle_ops {
-    /* Micro-batch `index` of `rank`'s share of the data, in `slot`; what was there is dropped. The
-     * gradient is that of its mean loss or, when `sum`, of its summed loss (weight = tokens). */
+    /* Begins micro-batch `index` of `rank`'s share of the data in `slot`, and drops the slot's
+     * last. The gradient is of its mean loss or, if `sum`, of its summed loss (weight = tokens). */
     enum sotto_status (*begin)(struct oracle *o, int slot, int64_t index, int rank, bool sum);
     enum sotto_status (*forward)(struct oracle *o, int slot, int k, const struct view *theta);
-    /* Adds to grad, unless it is fresh; theta is what forward was given. */
+    /* Adds to grad, unless `fresh` was called; theta is the same as in forward. */
     enum sotto_status (*backward)(struct oracle *o, int slot, int k, const struct view *theta,
                                   const struct view *grad);
-    /* (optional) Of the micro-batch in `slot`, which has just begun: its backward passes, of all
-     * stages in turn, write the gradients, which need not hold zeros. */
+    /* (optional) After begin: the backward passes of the micro-batch in `slot`, of all stages in
+     * turn, overwrite the gradients, which need not hold zeros. */
     void (*fresh)(struct oracle *o, int slot);
-    /* (optional) The stages whose parameters stage k reads, and to whose gradients its backward
-     * adds: needs[j] for all j. Without it: k alone. */
+    /* (optional) needs[j], for all j: true if stage k reads parameters of stage j, whose gradients
+     * its backward adds to. Default: k alone. */
     void (*needs)(struct oracle *o, int k, bool *needs);
-    /* (optional) What passes the border before stage k >= 1 of the micro-batch in
-     * `slot`, to be read or to be written: activations, or, if `gradient`, their gradient. It stays
-     * until the stages beside it have no more use for it, or (optional) it is dropped. */
+    /* (optional) Returns the edge before stage k >= 1 of the micro-batch in `slot`, to read or to
+     * write: activations or, if `gradient`, their gradient. An edge is kept until the stages on
+     * both sides have used it, or until drop (optional). */
     enum sotto_status (*edge)(struct oracle *o, int slot, int k, bool gradient, struct view *out,
                               size_t *count);
     void (*drop)(struct oracle *o, int slot, int k);
-    /* Of the micro-batch in `slot`, once the last stage's backward was issued. It is read on `dev`,
-     * which waits for that: the oracle's own (NULL), or of a lane whose job began behind it, so
-     * that the stages before need not wait. */
+    /* Reads the result of the micro-batch in `slot`, after the last stage's backward was issued.
+     * `dev` waits for the backward: the oracle's own device (NULL), or the device of a lane whose
+     * job began later, so that earlier stages need not wait. */
     enum sotto_status (*result)(struct oracle *o, int slot, struct device *dev,
                                 struct oracle_result *out);
-    /* (optional) What the model keeps and does not train, such as running statistics, is moved by
-     * every forward, unless these are called, for steps whose micro-batches are to move it
-     * together. notes: from now on forwards leave it alone, and both sums are empty. note: what
-     * the forward in `slot` has found is added to sum 0 or 1. keep: moves what the model keeps by
-     * such a sum, times `share`, and empties it. */
+    /* (optional) By default every forward moves the model's untrained state, such as running
+     * statistics. These ops move the state once for all micro-batches of a step. notes: forwards
+     * leave the state unchanged from now on, and two sums are emptied. note: adds the change by the
+     * forward in `slot` to sum 0 or 1. keep: moves the state by a sum times `share`, and empties
+     * the sum. */
     enum sotto_status (*notes)(struct oracle *o);
     enum sotto_status (*note)(struct oracle *o, int slot, int sum);
     enum sotto_status (*keep)(struct oracle *o, int sum, double share);
@@ -66,11 +66,11 @@ struct oracle_ops {
 struct oracle {
     const struct oracle_ops *ops;
     const struct table *table; /* tensors and stages */
-    int slots;                 /* micro-batches that may be under way at once, at least 1   */
-    int rank;                  /* whose data the worker's own micro-batches are              */
-    double data;               /* how much there is of it, in any unit; 0: as everybody has  */
-    double seconds;            /* that computing has taken, for whoever accounts */
-    int64_t microbatches;      /* begun so far */
+    int slots;                 /* micro-batches that may be in flight at once, at least 1 */
+    int rank;                  /* share of the data for the worker's own micro-batches */
+    double data;          /* amount of data in the share, in any unit; 0: the same on all workers */
+    double seconds;       /* seconds of computing so far */
+    int64_t microbatches; /* begun so far */
 };
 
 static inline enum sotto_status oracle_begin(struct oracle *o, int slot, int64_t index, int rank,
@@ -81,7 +81,7 @@ static inline enum sotto_status oracle_begin(struct oracle *o, int slot, int64_t
     return o->ops->begin(o, slot, index, rank, sum);
 }
 
-/* Whether it can: else the gradients must hold zeros before its backward adds to them. */
+/* Calls `fresh` if supported. False: the gradients must hold zeros before the backward. */
 static inline bool oracle_fresh(struct oracle *o, int slot)
 {
     if (o->ops->fresh)
@@ -115,7 +115,7 @@ static inline void oracle_needs(struct oracle *o, int k, bool *needs)
         o->ops->needs(o, k, needs);
 }
 
-/* The border before stage k as one flat vector. */
+/* Returns the edge before stage k as one flat vector. */
 static inline enum sotto_status oracle_edge(struct oracle *o, int slot, int k, struct view *out,
                                             size_t *count)
 {
@@ -134,7 +134,7 @@ static inline enum sotto_status oracle_edge_gradient(struct oracle *o, int slot,
     return o->ops->edge(o, slot, k, true, out, count);
 }
 
-/* Activations and gradient at the border before stage k were sent, and are not needed here. */
+/* Drops activations and gradient of the edge before stage k, which were sent. */
 static inline void oracle_drop(struct oracle *o, int slot, int k)
 {
     if (o->ops->drop)
@@ -156,7 +156,8 @@ static inline enum sotto_status oracle_keep(struct oracle *o, int sum, double sh
     return o->ops->keep ? o->ops->keep(o, sum, share) : SOTTO_OK;
 }
 
-/* The worker's own micro-batch `index`, whole, in slot 0; `fresh`: of an oracle that can. */
+/* Computes the worker's own micro-batch `index`, whole, in slot 0; `fresh`: overwrites the
+ * gradients, if supported. */
 static inline enum sotto_status oracle_gradient(struct oracle *o, int64_t index, bool sum,
                                                 bool fresh, const struct view *theta,
                                                 const struct view *grad,

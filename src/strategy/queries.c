@@ -1,4 +1,4 @@
-/* What follows from a configuration once its methods are known. */
+/* Properties of a configuration with resolved methods. */
 #include "strategy/config.h"
 
 #include "strategy/method.h"
@@ -9,8 +9,9 @@ enum dtype strategy_type(const struct strategy_config *c)
     return c->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
 }
 
-/* A bf16 sum loses half a percent with each term and stops growing at 256 that point the same way.
- * How many micro-batches the delayed methods put into one is up to the network. */
+/* Returns the type of gradient sums. A bf16 sum loses half a percent with each term and stops
+ * growing after 256 terms of the same sign. The network decides the number of micro-batches of
+ * elastic methods. */
 enum dtype strategy_grad_type(const struct strategy_config *c)
 {
     enum { FEW = 4 };
@@ -46,8 +47,9 @@ bool strategy_timed(const struct strategy_config *c)
 bool strategy_varies(const struct strategy_config *c)
 {
     const struct method *m = c->replicating;
-    const bool apart = !strategy_in_step(c); /* when elastic groups meet is up to their rounds */
-    return strategy_async(c) || (apart && strategy_elastic(c)) ||
+    const bool meets =
+        !strategy_in_step(c); /* elastic groups make different numbers of rounds between meetings */
+    return strategy_async(c) || (meets && strategy_elastic(c)) ||
            (m->varies && m->varies(method_own(c, m)));
 }
 
@@ -118,7 +120,7 @@ void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])
 
 double strategy_rounds_to_stop(const struct strategy_config *c)
 {
-    if (strategy_async(c)) /* groups look for who rings between two rounds */
+    if (strategy_async(c)) /* asynchronous groups poll for meeting requests between two rounds */
         return 1;
     if (c->groups > 1 && !strategy_in_step(c)) {
         char key[OPTION_ROOM];
