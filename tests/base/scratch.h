@@ -1,5 +1,5 @@
-/* What the tests of base and io share: cmocka, a folder that goes away, and assertions on a status.
- */
+/* Shared by the tests of base and io: cmocka, a folder that is removed at the end, and assertions
+ * on a status. */
 #ifndef SOTTO_TESTS_BASE_SCRATCH_H
 #define SOTTO_TESTS_BASE_SCRATCH_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#undef fail /* cmocka's, which takes the name of ours (and breaks its fail_msg) */
+#undef fail /* cmocka's macro has the name of our function (and breaks cmocka's fail_msg) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static inline int scratch_remove(void **state)
     return file_remove_tree(scratch) == SOTTO_OK ? 0 : -1;
 }
 
-/* A path in the scratch folder; four may be in use at a time, by each thread. */
+/* Returns a path in the scratch folder; each thread may use four paths at a time. */
 static inline const char *at(const char *name)
 {
     static _Thread_local char path[4][FILE_PATH_ROOM];
@@ -82,7 +82,7 @@ static inline const char *at(const char *name)
     return out;
 }
 
-/* A file in the scratch folder, and the folders that it is in. */
+/* Writes a file in the scratch folder, and makes its parent folders. */
 static inline void put_file(const char *name, const char *text)
 {
     char folder[FILE_PATH_ROOM];
@@ -92,7 +92,7 @@ static inline void put_file(const char *name, const char *text)
     assert_ok(file_write(at(name), text, strlen(text)));
 }
 
-/* The whole file as text; the caller frees it. */
+/* Returns the whole file as text; the caller frees it. */
 static inline char *slurp(const char *path)
 {
     char *text;

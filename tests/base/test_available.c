@@ -1,4 +1,4 @@
-/* What memory is left: the tightest of several limits, each as the kernel writes it. */
+/* Memory that is left: the smallest of several limits, in the kernel's file formats. */
 #include "base/file.h"
 #include "base/machine/available.h"
 #include "base/scratch.h"
@@ -31,7 +31,7 @@ static void the_machine(void **state)
     assert_available("m", 50 * 1024, "this machine");
 }
 
-/* A limit may be set anywhere above the group; cache that can be dropped is free. */
+/* A limit may be set in any parent group; cache that can be dropped counts as free. */
 static void version_2(void **state)
 {
     (void)state;

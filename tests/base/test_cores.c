@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* sched_setaffinity */
-/* How many cores a process may use: those it is bound to, and the time that its groups leave. */
+/* The number of cores that a process may use: the cores bound to the process, and the time allowed
+ * by its groups. */
 #include "base/file.h"
 #include "base/machine/cores.h"
 #include "base/scratch.h"
@@ -24,7 +25,7 @@ static void no_quota(void **state)
     assert_int_equal(cores_allowed(at("none")), cores_bound());
 }
 
-/* The tightest of the group's and of those above it, rounded up. */
+/* The smallest quota of the group and its parents, rounded up. */
 static void version_2(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void bound(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
-/* A limit of memory stands for all: every thread has a stack. */
+/* A limit of address space represents all limits: every thread has a stack. */
 static void threads_that_cannot_be(void **state)
 {
     (void)state;
@@ -91,14 +92,14 @@ static void threads_that_cannot_be(void **state)
     struct rlimit before, limit;
     assert_ok(cores_try_threads(0));
     assert_ok(cores_try_threads(3));
-#if !defined(SANITIZED_ADDRESS) && !defined(SANITIZED_THREAD) /* they map terabytes */
+#if !defined(SANITIZED_ADDRESS) && !defined(SANITIZED_THREAD) /* sanitizers map terabytes */
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     limit = before;
     limit.rlim_cur = (rlim_t)1 << 30;
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
     assert_fails(cores_try_threads(MANY), SOTTO_ENOMEM, "cannot start 30000 more threads");
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
-    assert_ok(cores_try_threads(3)); /* all have ended */
+    assert_ok(cores_try_threads(3)); /* the threads of the call before have ended */
 #else
     (void)before, (void)limit;
 #endif

@@ -83,7 +83,7 @@ static void abort_leaves_the_old_one(void **state)
     struct file_draft draft;
     assert_ok(file_draft_open(&draft, at("drafts/a")));
     assert_ok(file_put(&draft, "half of", 7));
-    assert_text(at("drafts/a"), "old"); /* nobody sees a draft */
+    assert_text(at("drafts/a"), "old"); /* a draft is not visible */
     file_abort(&draft);
     assert_text(at("drafts/a"), "old");
     assert_int_equal(entries(at("drafts")), 1);
@@ -96,14 +96,14 @@ static void abort_leaves_the_old_one(void **state)
     assert_text(at("drafts/a"), "by stdio");
     assert_int_equal(entries(at("drafts")), 1);
 
-    assert_int_equal(symlink("a", at("drafts/link")), 0); /* which stays one */
+    assert_int_equal(symlink("a", at("drafts/link")), 0); /* the link remains a link */
     assert_ok(file_write(at("drafts/link"), "through", 7));
     assert_text(at("drafts/a"), "through");
     struct stat about;
     assert_int_equal(lstat(at("drafts/link"), &about), 0);
     assert_true(S_ISLNK(about.st_mode));
 
-    char text[8] = ""; /* a pipe is written to, and not replaced */
+    char text[8] = ""; /* a pipe is written directly, not replaced */
     assert_int_equal(mkfifo(at("drafts/pipe"), 0600), 0);
     const int reader = open(at("drafts/pipe"), O_RDONLY | O_NONBLOCK);
     assert_true(reader >= 0);
@@ -136,7 +136,8 @@ static void commit_finds_an_unseen_failure(void **state)
     fclose(wanted);
     assert_text(at("unseen"), "old");
 
-    /* A write that failed while those around it went through: only the stream remembers. */
+    /* A write fails, and the writes before and after succeed: only the stream records the
+     * failure. */
     struct rlimit limit, small;
     static char page[8192];
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -238,7 +239,7 @@ static void links(void **state)
     assert_ok(file_make_directories(at("links")));
     put_text(at("links/from"), "one");
     put_text(at("links/to"), "two");
-    assert_ok(file_link(at("links/from"), at("links/to"))); /* replaces */
+    assert_ok(file_link(at("links/from"), at("links/to"))); /* replaces the old file */
     assert_text(at("links/to"), "one");
     assert_int_equal(stat(at("links/from"), &from), 0);
     assert_int_equal(stat(at("links/to"), &to), 0);
@@ -246,8 +247,9 @@ static void links(void **state)
     assert_ok(file_link(at("links/from"), at("links/to"))); /* the same file already */
     assert_ok(file_link(at("links/from"), at("links/from")));
     assert_text(at("links/from"), "one");
-    assert_int_equal(entries(at("links")), 2); /* no temporary name is left */
-    put_text(at("links/from"), "three"); /* a new file under the name: the link keeps its own */
+    assert_int_equal(entries(at("links")), 2); /* no temporary file is left */
+    put_text(at("links/from"), "three");       /* a new file has the name: the link has the old
+                                                  contents */
     assert_text(at("links/to"), "one");
     assert_fails(file_link(at("links/none"), at("links/to")), SOTTO_EIO, "none");
     assert_fails(file_link(at("links/from"), at("links")), SOTTO_EIO, "cannot replace");

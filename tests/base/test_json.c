@@ -64,7 +64,7 @@ static void documents(void **state)
     assert_fails(json_open(&root, at("a.json"), 3), SOTTO_EFORMAT, "larger than the 3 bytes");
 }
 
-/* As people write them, and the same bits; what looks like a number inside a text stays. */
+/* Numbers are short and have the same bits; text that looks like a number is unchanged. */
 static void short_numbers(void **state)
 {
     (void)state;

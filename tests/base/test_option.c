@@ -19,8 +19,8 @@ struct optim {
     int64_t tokens;
 };
 struct data {
-    int warmup; /* the same key in another section */
-    int steps;  /* and one that has no section elsewhere */
+    int warmup; /* a key of two sections */
+    int steps;  /* a key that also exists without a section */
     int nesterov;
     char path[OPTION_ROOM];
     char files[OPTION_LONG_ROOM];
@@ -55,7 +55,7 @@ struct all {
 
 static void make(struct all *a)
 {
-    memset(a, 0x5a, sizeof *a); /* whatever has no default shows */
+    memset(a, 0x5a, sizeof *a); /* a field without a default is visible */
     struct option_section section[3] = {
         OPTION_SECTION("optim", "how", optim_table, &a->optim),
         OPTION_SECTION("", "what", run_table, &a->run), /* not first on purpose */
@@ -192,7 +192,8 @@ static void unknown_keys(void **state)
     assert_null(option_closest("ultraviolet", color_names));
     assert_string_equal(option_closest("bleu", color_names), "blue"); /* a swap is one slip */
     assert_null(option_closest("reed light", color_names));
-    /* Nothing that merely shares some letters, which at first was taken for near. */
+    /* Words that share some letters with a name are not near; a first version suggested such
+     * names. */
     static const char *const far[] = {"foo", "tames", "loss", "x", "walnut", "stop"};
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
         assert_fails(set(&a, far[i], "1"), SOTTO_EINVAL, "unknown key");
@@ -204,7 +205,7 @@ static void unknown_keys(void **state)
     assert_null(strstr(sotto_error(), "did you mean"));
 }
 
-/* Two sections with the same key, of which `chosen` says which is in use. */
+/* Two sections with the same key; `chosen` is the section in use. */
 struct choice {
     char chosen[16];
     struct colour {
@@ -243,19 +244,19 @@ static void sections_in_use(void **state)
                  "key 'depth' belongs to red, blue, which are not chosen");
     assert_fails(option_set(s, 3, "green.depth", "5"), SOTTO_EINVAL,
                  "unknown key 'green.depth': did you mean 'red.depth', 'blue.depth'?");
-    assert_ok(option_set(s, 3, "red.depth", "5")); /* in full it is clear */
+    assert_ok(option_set(s, 3, "red.depth", "5")); /* unambiguous with its section */
     assert_fails(option_parse(s, 3, 1, line, rest, &n_rest), SOTTO_EINVAL, "which are not chosen");
     assert_ok(option_parse_known(s, 3, 1, line, rest, &n_rest, &left));
     assert_true(left && c.red.depth == 5 && c.blue.depth == 2);
     left = false;
-    assert_ok(option_parse_known(s, 3, 2, line, rest, &n_rest, &left)); /* whatever comes first */
+    assert_ok(option_parse_known(s, 3, 2, line, rest, &n_rest, &left)); /* in any order */
     assert_true(!left && c.red.depth == 5 && c.blue.depth == 7);
     char *text = option_dump(s, 3);
     assert_string_equal(text, "chosen = blue\n[blue]\ndepth = 7\n");
     free(text);
 }
 
-/* A bare key is the general section's, where one that is chosen has it too. */
+/* A bare key belongs to the general section, even if a chosen section has the key. */
 static void general_keys(void **state)
 {
     (void)state;
@@ -295,7 +296,7 @@ static void ambiguous_keys(void **state)
     assert_ok(set(&a, "data.warmup", "9"));
     assert_int_equal(a.data.warmup, 9);
     assert_int_equal(a.optim.warmup, 0);
-    assert_ok(set(&a, "steps", "9")); /* a key without a section is meant as it stands */
+    assert_ok(set(&a, "steps", "9")); /* a bare key means the key without a section */
     assert_int_equal(a.run.steps, 9);
     assert_int_equal(a.data.steps, 4);
     assert_ok(set(&a, "data.steps", "8"));
@@ -397,7 +398,8 @@ static void dump_and_load(void **state)
     }
 }
 
-/* A field is as long as its struct says: from the command line, a file, and back from a dump. */
+/* A long field keeps its full length: from the command line, from a file, and in a dump that is
+ * loaded. */
 static void long_values(void **state)
 {
     (void)state;
@@ -451,13 +453,13 @@ static void command_line(void **state)
     assert_true(a.optim.lr == 0.25);
     assert_true(a.optim.nesterov);
     assert_string_equal(a.run.name, "");
-    assert_int_equal(a.data.nesterov, 4); /* a number in its own section takes a value */
+    assert_int_equal(a.data.nesterov, 4); /* a number in its own section consumes a value */
     assert_true(a.run.seed == -3);
     assert_int_equal(n, 5);
     assert_string_equal(rest[0], "my.ini");
     assert_string_equal(rest[1], "more");
     assert_string_equal(rest[2], "-");
-    assert_string_equal(rest[3], "--seed=9"); /* behind the "--", which ends the options */
+    assert_string_equal(rest[3], "--seed=9"); /* after the "--", which ends the options */
     assert_string_equal(rest[4], "--");
 
     const char *off[] = {"--optim.nesterov=no"};
@@ -491,7 +493,7 @@ static void help_names_everything(void **state)
     free(text);
 }
 
-/* A value that is said may be the default; asking whether it is one writes nothing. */
+/* An option may be set to its default; comparing with the default writes nothing. */
 static void said(void **state)
 {
     (void)state;

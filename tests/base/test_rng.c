@@ -1,4 +1,4 @@
-/* Philox: the published known answers, then what is built on it. */
+/* Philox: the published known answers, then the functions based on Philox. */
 #include "base/rng.h"
 #include "base/scratch.h"
 
@@ -37,7 +37,7 @@ static void a_generator_hands_out_the_blocks(void **state)
             assert_int_equal(rng_u32(&rng), out[i]);
     }
     struct rng again = rng_make(seed, stream);
-    again.block = 3; /* nothing else has to be saved */
+    again.block = 3; /* the block is the only state to save */
     struct rng from_start = rng_make(seed, stream);
     for (int i = 0; i < 12; i++)
         rng_u32(&from_start);
@@ -91,7 +91,7 @@ static void normal_moments(void **state)
     free(x);
 }
 
-/* However many at once, by threads or not, from the beginning of a block or its middle. */
+/* Any count at once, by threads or not, from the start or the middle of a block. */
 static void many_normal_numbers(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static void permute_is_a_bijection(void **state)
     assert_true(rng_permute(1, 1, UINT64_MAX - 1, UINT64_MAX) < UINT64_MAX);
 }
 
-/* An identity or a rotation is a bijection too: count what a shuffle would leave in place. */
+/* An identity or a rotation is a bijection too: counts the fixed points, which a shuffle has few
+ * of. */
 static void permute_shuffles(void **state)
 {
     (void)state;
@@ -156,7 +157,7 @@ static void permute_shuffles(void **state)
         same += to == other;
         next += i && to == rng_permute(1, 2, i - 1, N) + 1;
     }
-    /* Each is about Poisson(1). */
+    /* Each count is about Poisson(1). */
     assert_in_range(fixed, 0, 9);
     assert_in_range(same, 0, 9);
     assert_in_range(next, 0, 9);
@@ -185,9 +186,8 @@ static void shuffle_is_a_bijection(void **state)
     assert_true(beyond.mask == UINT32_MAX && beyond.shift == 16);
 }
 
-/* The first elements are a sample: over many streams each element is in as many of them as another,
- * and so is each of its neighbours beside it; a run of elements has neither too many nor too even a
- * share of them. */
+/* The first elements are a sample: over many streams every element, and every pair of neighbours,
+ * is equally frequent; a run of elements has neither too many samples nor too even a share. */
 static void shuffle_samples_evenly(void **state)
 {
     (void)state;

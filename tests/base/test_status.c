@@ -34,7 +34,7 @@ static void nesting(void **state)
     assert_int_equal(outer(1024, &released), SOTTO_EFORMAT);
     assert_true(released);
     assert_string_equal(sotto_error(), "model: layer 7: want 768 columns, file has 1024");
-    assert_int_equal(outer(768, &released), SOTTO_OK); /* and a success leaves the message alone */
+    assert_int_equal(outer(768, &released), SOTTO_OK); /* a success leaves the message unchanged */
     assert_string_equal(sotto_error(), "model: layer 7: want 768 columns, file has 1024");
 }
 

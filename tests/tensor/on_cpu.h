@@ -1,4 +1,4 @@
-/* A cpu for each test, whose account must be empty again behind it. */
+/* A cpu device for each test; the memory account must be empty again after the test. */
 #ifndef SOTTO_TESTS_TENSOR_ON_CPU_H
 #define SOTTO_TESTS_TENSOR_ON_CPU_H
 
@@ -20,7 +20,7 @@ static int close_device(void **state)
 {
     (void)state;
     device_close(&dev);
-    return memory.total == 0 ? 0 : -1; /* everything was returned */
+    return memory.total == 0 ? 0 : -1; /* all memory was returned */
 }
 
 #define TEST_ON_CPU(f) cmocka_unit_test_setup_teardown(f, open_device, close_device)

@@ -14,7 +14,7 @@ static bool has(const struct op_case *c, unsigned flag)
     return (c->flags & flag) != 0;
 }
 
-/* Token r of a case, or its target: any fixed function that repeats some tokens will do. */
+/* Makes the tokens or targets of a case by a fixed function that repeats some tokens. */
 static void make_tokens(int32_t *tokens, size_t count, int vocab, bool ignore)
 {
     assert(count <= TOKENS_MAX);
@@ -25,7 +25,7 @@ static void make_tokens(int32_t *tokens, size_t count, int vocab, bool ignore)
     }
 }
 
-/* Device memory with these numbers in it, until it is freed. */
+/* Returns device memory with these numbers; the caller frees the buffer. */
 static struct buffer upload(struct device *dev, enum dtype type, const void *data, size_t count)
 {
     struct buffer out;
@@ -83,7 +83,7 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     dev->ops->write(dev, v[7], &(float){(float)(sum - each[0])}, 1);
 }
 
-/* rows: d = batch, rows, width, gap; behind a sequence of y is room for two rows more. */
+/* rows: d = batch, rows, width, gap; each sequence of y has two more rows of space. */
 static int rows_operands(const struct op_case *c, struct operand *out)
 {
     const size_t batch = (size_t)c->d[0], rows = (size_t)c->d[1], width = (size_t)c->d[2];
@@ -170,7 +170,7 @@ static void norm_run(struct device *dev, const struct op_case *c, struct view *v
         dev->ops->copy(dev, v[6], dy, count);
         dy = v[6];
     }
-    if (pass == 1 && has(c, CASE_RESIDUAL)) { /* what is added to lies apart */
+    if (pass == 1 && has(c, CASE_RESIDUAL)) { /* the gradient to add is a separate operand */
         from = v[9];
         dev->ops->copy(dev, from, v[6], count);
         dev->ops->fill(dev, v[6], count, 7);
@@ -266,7 +266,7 @@ static void rope_run(struct device *dev, const struct op_case *c, struct view *v
     if (!has(c, CASE_IN_PLACE))
         dev->ops->copy(dev, to, from, rope_count(c));
     dev->ops->rope(dev, &p, to, pass == 1);
-    if (device_check(dev) != SOTTO_OK) /* done with the frequencies */
+    if (device_check(dev) != SOTTO_OK) /* the device has read the frequencies */
         abort();
 }
 
@@ -301,7 +301,7 @@ static void embedding_run(struct device *dev, const struct op_case *c, struct vi
 }
 
 /* attention: d = batch, t_q, t_k, heads, kv_heads, width, window, keys allocated beyond t_k. FUSED:
- * one operand holds q, k and v side by side, and one their gradients. */
+ * one operand holds q, k and v as neighbours, and another holds their gradients. */
 static struct attention attention_shape(const struct op_case *c)
 {
     struct attention p = {.batch = c->d[0],
@@ -394,7 +394,7 @@ static void loss_run(struct device *dev, const struct op_case *c, struct view *v
     buffer_free(&marks);
 }
 
-/* Two that differ in their decay; v: x, theta, g, m and, for adamw, v. */
+/* Two stretches with different decay; v: x, theta, g, m and, for adamw, v. */
 static void two_stretches(struct stretch *s, const struct view *v, size_t count)
 {
     const size_t first = count / 3;
@@ -571,8 +571,9 @@ static void meanpool_run(struct device *dev, const struct op_case *c, struct vie
         dev->ops->meanpool_forward(dev, d[0], d[1], d[2], v[1], v[0]);
 }
 
-/* batchnorm: d = rows, width, training; SPARE: no dgain, dbias or running statistics. Where relu
- * has its edge there is no derivative: it is checked where a residual keeps away from it. */
+/* batchnorm: d = rows, width, training; SPARE: no dgain, dbias or running statistics. At the edge
+ * of relu there is no derivative, so relu is checked with a residual that stays away from the
+ * edge. */
 static int batchnorm_operands(const struct op_case *c, struct operand *out)
 {
     const size_t width = (size_t)c->d[1], n = (size_t)c->d[0] * width;
@@ -685,8 +686,8 @@ size_t op_case_elements(const struct op_case *c)
     return elements;
 }
 
-/* The sum of four uniform numbers, of mean 0 and deviation 1: cheaper than a normal one. The mixing
- * is splitmix64's. */
+/* Returns the sum of four uniform numbers, of mean 0 and deviation 1: cheaper than a normal number.
+ * The mixing is that of splitmix64. */
 static float near_normal(uint64_t index)
 {
     uint64_t z = (index + 1) * 0x9e3779b97f4a7c15u;
@@ -761,7 +762,8 @@ enum sotto_status op_room_make(struct op_room *room, struct device *dev, const s
 enum sotto_status op_room_init(struct op_room *room, struct device *dev, const struct op_case *c,
                                unsigned half)
 {
-    /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
+    /* Products may round the factor of a bf16 weight; coarse values are bf16 numbers, which need no
+     * rounding. */
     const bool product = strcmp(c->op, "linear") == 0 || strcmp(c->op, "conv") == 0;
     const bool coarse = (half && product) || has(c, CASE_HALF);
     TRY(op_room_make(room, dev, c, half));
@@ -811,15 +813,15 @@ const struct op_case op_cases[] = {
     {"linear", {65, 300, 131}, CASE_BIAS | CASE_IN_OUT | CASE_ADD},
     {"linear", {700, 33, 48}, CASE_IN_OUT},
     {"linear", {40, 1000, 48}, 0},
-    {"linear", {5, 800, 2100}, CASE_BIAS}, /* more than is packed at once, in every direction */
+    {"linear", {5, 800, 2100}, CASE_BIAS}, /* more than fits a pack, in every direction */
     {"linear", {2100, 800, 9}, CASE_BIAS | CASE_IN_OUT},
-    {"linear", {5, 3200, 40}, CASE_BIAS}, /* and deeper than that */
-    {"linear", {12, 2300, 2301}, 0},      /* slices of the depth that are not alike */
+    {"linear", {5, 3200, 40}, CASE_BIAS}, /* and deeper than a pack */
+    {"linear", {12, 2300, 2301}, 0},      /* slices of different depth */
     {"linear", {3200, 9, 40}, CASE_BIAS | CASE_IN_OUT},
     {"linear", {5, 33, 7}, CASE_BIAS | CASE_FRESH},
     {"linear", {300, 96, 520}, CASE_BIAS | CASE_IN_OUT | CASE_FRESH},
     {"linear", {2100, 40, 90}, CASE_FRESH},
-    {"linear", {2, 2300, 2301}, CASE_IN_OUT | CASE_FRESH}, /* panels of a bf16 one */
+    {"linear", {2, 2300, 2301}, CASE_IN_OUT | CASE_FRESH}, /* panels of a bf16 weight */
     {"linear", {3, 7, 33}, CASE_BIAS | CASE_BOTH},
     {"linear", {300, 96, 520}, CASE_BIAS | CASE_BOTH},
     {"linear", {65, 300, 131}, CASE_BIAS | CASE_IN_OUT | CASE_ADD | CASE_BOTH},
@@ -892,7 +894,7 @@ const struct op_case op_cases[] = {
     {"attention", {1, 2, 70, 2, 2, 32, 0, 0}, CASE_WHOLE},
     {"attention", {2, 13, 150, 4, 2, 20, 70, 9}, 0},
     {"attention", {1, 33, 163, 2, 1, 64, 0, 5}, 0},
-    {"attention", {1, 200, 200, 2, 1, 20, 40, 0}, 0}, /* windows behind the first panel */
+    {"attention", {1, 200, 200, 2, 1, 20, 40, 0}, 0}, /* windows after the first panel */
     {"attention", {2, 65, 65, 4, 2, 32, 0, 0}, CASE_HALF | CASE_FUSED},
     {"attention", {1, 130, 130, 2, 1, 20, 70, 0}, CASE_HALF},
     {"attention", {2, 9, 70, 2, 1, 33, 20, 3}, CASE_HALF},
@@ -904,15 +906,15 @@ const struct op_case op_cases[] = {
     {"conv", {1, 10, 7, 2, 3, 7, 1, 2}, CASE_BIAS | CASE_ADD},
     {"conv", {2, 6, 7, 17, 3, 1, 2, 0}, 0},
     {"conv", {2, 4, 7, 16, 17, 1, 1, 0}, CASE_ADD | CASE_BIAS},
-    {"conv", {1, 4, 3, 2, 3, 3, 1, 2}, 0}, /* windows that begin outside */
+    {"conv", {1, 4, 3, 2, 3, 3, 1, 2}, 0}, /* windows start outside the image */
     {"conv", {1, 5, 6, 4, 6, 3, 1, 0}, 0},
     {"conv", {2, 8, 12, 3, 20, 4, 4, 0}, CASE_BIAS}, /* patches */
-    {"conv", {1, 7, 8, 5, 6, 2, 3, 0}, 0},           /* pixels that no window meets */
-    {"conv", {1, 3, 3, 2, 2, 1, 3, 2}, CASE_ADD},    /* windows that meet no pixel */
+    {"conv", {1, 7, 8, 5, 6, 2, 3, 0}, 0},           /* pixels outside every window */
+    {"conv", {1, 3, 3, 2, 2, 1, 3, 2}, CASE_ADD},    /* windows without a pixel */
     {"conv", {3, 9, 13, 64, 17, 3, 1, 1}, 0},
     {"conv", {2, 10, 9, 64, 96, 3, 2, 1}, 0},
-    {"conv", {1, 6, 5, 160, 33, 3, 1, 1}, CASE_BIAS}, /* more than is packed at once: taps, */
-    {"conv", {3, 30, 31, 3, 16, 3, 1, 1}, 0},         /* windows                           */
+    {"conv", {1, 6, 5, 160, 33, 3, 1, 1}, CASE_BIAS}, /* more than fits a pack: taps, */
+    {"conv", {3, 30, 31, 3, 16, 3, 1, 1}, 0},         /* windows                      */
     {"conv", {2, 34, 33, 16, 9, 1, 1, 0}, CASE_ADD},
     {"maxpool", {1, 1, 1, 1, 1, 1, 0}, 0},
     {"maxpool", {2, 5, 7, 3, 3, 2, 1}, 0},

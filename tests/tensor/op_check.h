@@ -1,4 +1,4 @@
-/* What the tests of the op tables share: kernels, mixes of types, and the name of a case. */
+/* Shared by the tests of the op tables: kernels, mixes of types, and the name of a case. */
 #ifndef SOTTO_TESTS_TENSOR_OP_CHECK_H
 #define SOTTO_TESTS_TENSOR_OP_CHECK_H
 
@@ -14,7 +14,7 @@ static struct memory memory;
 static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-/* Which operands are bf16: none, all, weights alone, activations and gradients. */
+/* Kinds of operands that are bf16: none, all, weights alone, activations and gradients. */
 static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIENT, KIND_WEIGHT,
                                   KIND_WEIGHT | KIND_GRADIENT, KIND_ACTIVATION | KIND_GRADIENT};
 enum { HALVES = sizeof halves / sizeof *halves };

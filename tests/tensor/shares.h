@@ -1,4 +1,4 @@
-/* Ways to share a flat vector that no method has. */
+/* Ways to share a flat vector that no method uses. */
 #ifndef SOTTO_TESTS_TENSOR_SHARES_H
 #define SOTTO_TESTS_TENSOR_SHARES_H
 

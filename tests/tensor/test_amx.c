@@ -1,6 +1,6 @@
-/* The kernels of the matrix unit with its instructions in plain C (plain/immintrin.h): what is
- * packed from matrices of any shape, products of it beside sums in double precision, and attention
- * beside that of this machine. */
+/* The kernels of the matrix unit with its instructions in plain C (plain/immintrin.h): packing of
+ * matrices of any shape, products compared with sums in double precision, and attention compared
+ * with this machine's kernels. */
 #include "tensor/cpu/cpu.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ extern const struct gemm_kernels plain_amx, plain_amx_half;
 
 enum { M = 96, N = 64, K = 128, PAD = 7 }; /* the largest */
 
-/* a is (m, k), or (k, m) where it is not turned; b (k, n), or (n, k) where it is. */
+/* a is (m, k) if turned, else (k, m); b is (n, k) if turned, else (k, n). */
 struct product {
     const struct gemm_kernels *f;
     int m, n, k;
@@ -91,8 +91,8 @@ static void pack(const struct product *p)
     }
 }
 
-/* A copy of the strips of so many rows or columns with nothing behind it, so that a sanitizer
- * notices who reads on. */
+/* Returns a copy of the strips of `rows` rows or columns with no memory after the copy, so that a
+ * sanitizer finds a read beyond the end. */
 static float *alone(const struct product *p, const float *strips, int rows)
 {
     const size_t bytes = (size_t)((rows + 31) / 32) * strip_floats(p) * sizeof *strips;
@@ -101,7 +101,7 @@ static float *alone(const struct product *p, const float *strips, int rows)
     return memcpy(copy, strips, bytes);
 }
 
-/* Once as usual, once past the caches. */
+/* Multiplies twice: with ordinary stores, and with stores past the caches. */
 static void multiply(const struct product *p)
 {
     float *a = alone(p, room.strips_a, p->m), *b = alone(p, room.strips_b, p->n);
@@ -139,7 +139,7 @@ static void check(const struct product *p)
                 fail_with("%d x %d x %d: element (%d, %d) is %.9g, not %.9g", p->m, p->n, p->k, i,
                           j, (double)room.c[0][at], sum);
         }
-    for (int i = 0; i < p->m; i++) /* and nothing beside it */
+    for (int i = 0; i < p->m; i++) /* memory next to c is unchanged */
         for (size_t j = (size_t)p->n; j < p->ldc; j++)
             assert_memory_equal(&room.c[0][(size_t)i * p->ldc + j], "UUUU", 4);
 }
@@ -174,7 +174,7 @@ static void products(void **state)
     }
 }
 
-/* Sums that come to nothing from below are -0, whichever way they are written. */
+/* Sums that underflow from below are -0 with both kinds of stores. */
 static void signs_of_zeros(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void signs_of_zeros(void **state)
     }
 }
 
-/* Rows that were split before give the same strips. */
+/* Packing split rows gives the same strips. */
 static void split_rows(void **state)
 {
     (void)state;
@@ -241,7 +241,8 @@ static void compare(const struct op_room *got, const struct op_room *want)
     }
 }
 
-/* Both passes with the unit, and with kernels that do not pack queries, as with this machine's. */
+/* Both passes of attention with the unit, and with kernels that do not pack queries, have the
+ * results of this machine's kernels. */
 static void attention(void **state)
 {
     (void)state;

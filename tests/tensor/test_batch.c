@@ -25,7 +25,7 @@ static void room_for_all(void **state)
     batch_free(&batch);
 }
 
-/* 2^60 tokens: the product does not wrap, and what was got is given back. */
+/* 2^60 tokens: the product does not wrap, and memory that was allocated is freed. */
 static void absurd_sizes(void **state)
 {
     (void)state;

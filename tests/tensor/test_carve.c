@@ -1,6 +1,6 @@
-/* Pieces of one room lie apart, and under AddressSanitizer an op that leaves its piece is caught:
- * what lies between pieces, behind what was asked of a pool or of a device's scratch, and in blocks
- * that nobody has, may not be touched. */
+/* Pieces of a room do not overlap, and AddressSanitizer reports an op that leaves its piece: gaps
+ * between pieces, memory beyond the requested size of a pool's block or of a device's scratch, and
+ * idle blocks must not be touched. */
 #include "tensor/carve.h"
 #include "tensor/pool.h"
 
@@ -22,7 +22,7 @@ static const bool guarded = true;
 static const bool guarded = false;
 #endif
 
-/* The first `bytes` at `data` may be touched, the next byte may not. */
+/* Asserts that the first `bytes` at `data` may be touched, and the next byte may not. */
 static void assert_ends(const char *data, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -30,7 +30,7 @@ static void assert_ends(const char *data, size_t bytes)
     assert_int_equal(forbidden(data + bytes), guarded);
 }
 
-/* Any odd count of either type, in a room that a longer division was made of before. */
+/* Any odd count of either type, in a room with guards of an earlier, longer division. */
 static void pieces_lie_apart(void **state)
 {
     (void)state;
@@ -40,7 +40,7 @@ static void pieces_lie_apart(void **state)
     for (size_t n = 0; n < MOST; n++)
         assert_null(carve_piece(&sizes, n, n % 2 ? DTYPE_F32 : DTYPE_BF16).data);
     assert_ok(buffer_init(&b, &dev, DTYPE_F32, sizes.used / 4, MEMORY_SCRATCH));
-    for (size_t from = 0; from < 3; from++) { /* each leaves other guards behind */
+    for (size_t from = 0; from < 3; from++) { /* each division leaves other guards */
         struct room room = {.data = b.view.data, .size = sizes.used};
         char *end = b.view.data;
         for (size_t n = from; n < MOST; n++) {
@@ -56,9 +56,8 @@ static void pieces_lie_apart(void **state)
     buffer_free(&b);
 }
 
-/* A block of a pool ends where its taker's count does, though it is longer; an idle one is
- * nobody's.
- */
+/* A block of a pool ends after the requested count, even if the block is longer; an idle block must
+ * not be touched. */
 static void blocks_end_at_their_count(void **state)
 {
     (void)state;
@@ -81,7 +80,7 @@ static void blocks_end_at_their_count(void **state)
     pool_free(&pool);
 }
 
-/* So does scratch, though another op asked for more before. */
+/* Scratch ends after the requested size, even if another op requested more before. */
 static void scratch_ends_where_asked(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tiles of the cosine transform: every table against the formula, what comes back, and how many
- * coefficients there are. */
+/* Tiles of the cosine transform: every table against the formula, the inverse transform, and the
+ * number of coefficients. */
 #include "base/scratch.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@
 
 static struct memory memory;
 static const struct contender {
-    const char *device, *variant; /* NULL: the one that is tested */
+    const char *device, *variant; /* NULL: the device under test */
 } contenders[] = {{"cpu", "amx"},      {"cpu", "v4"},   {"cpu", "v3"},
                   {"cpu", "baseline"}, {"apart", NULL}, {NULL, NULL}};
 
 enum { BASIS = 2 * TILE_SIDE * TILE_SIDE };
 
-/* A device, one list of tiles on it, and what belongs to it. */
+/* A device, a list of tiles, and their buffers. */
 struct lab {
     struct device dev;
     struct tiles tiles;
@@ -32,7 +32,7 @@ static void make_basis(float *to, int n)
                 (float)(sqrt((f ? 2.0 : 1.0) / n) * cos(acos(-1) * (2 * t + 1) * f / (2.0 * n)));
 }
 
-/* Tiles of (h, w), ny x nx of them; room for `senders`. */
+/* Opens a lab with ny x nx tiles of (h, w) and space for `senders`. */
 static void lab_open(struct lab *lab, const char *device, const char *variant, struct tiles t,
                      enum dtype wire, int senders)
 {
@@ -122,7 +122,7 @@ static void assert_equal(struct lab *a, const struct buffer *x, struct lab *b,
     free(q);
 }
 
-/* Two rounds of two senders, so that what was taken out and what is left both matter. */
+/* Runs two rounds of two senders, so that both the selected coefficients and the rest matter. */
 static void run(struct lab *lab)
 {
     encode(lab, 0);
@@ -223,7 +223,8 @@ static void every_size(void **state)
     }
 }
 
-/* Of equal coefficients the first are kept, zeros among them, also where larger ones come later. */
+/* Of equal coefficients, including zeros, the first are kept, also if larger coefficients
+ * follow. */
 static void ties(void **state)
 {
     (void)state;
@@ -277,7 +278,7 @@ static void threads_give_equal_bits(void **state)
     lab_close(&lab[1]);
 }
 
-/* A damaged message is an error, and nothing beyond a tile is written. */
+/* A damaged message is an error, and no element beyond a tile is written. */
 static void no_such_coefficient(void **state)
 {
     (void)state;
@@ -291,7 +292,7 @@ static void no_such_coefficient(void **state)
     };
     for (int i = 0; i < 20; i++) {
         const struct tiles *t = &damaged[i / 4];
-        if (i % 4 == 0 && t->w == 64) /* which takes the reference long */
+        if (i % 4 == 0 && t->w == 64) /* slow in the reference */
             continue;
         const int size = t->h * t->w;
         struct lab lab;
@@ -325,7 +326,7 @@ static void signs(void **state)
     dev.ops->read(&dev, x, b.view, 6);
     for (int i = 0; i < 5; i++)
         assert_true(x[i] == want[i]);
-    assert_true(isnan(x[5])); /* what has broken stays so */
+    assert_true(isnan(x[5])); /* a NaN stays NaN */
     buffer_free(&b);
     device_close(&dev);
 }

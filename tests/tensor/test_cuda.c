@@ -1,8 +1,9 @@
-/* A GPU's table against the reference, over the table of cases; what is true of any device with
- * memory and time of its own; and its failures. SOTTO_TEST_DEVICE may name another such device.
+/* A GPU's table against the reference, over the table of cases; properties of any device with
+ * memory and time of its own; and failures of such a device. SOTTO_TEST_DEVICE may name another
+ * device.
  *
- *     test_cuda [--largest=N] [op...]     cases of the table: of these ops alone, of operands of at
- *                                         most N elements (tools/check-gpu) */
+ *     test_cuda [--largest=N] [op...]    cases of the table: of these ops alone, of operands of at
+ *                                        most N elements (tools/check-gpu) */
 #include <math.h>
 
 #include "base/rng.h"
@@ -11,7 +12,7 @@
 
 static struct memory memory;
 
-/* Of the table's cases only those of these ops, and whose operands have no more elements. */
+/* Filter of the table's cases: by op, and by the elements of the largest operand. */
 static struct {
     char **op;
     int n;
@@ -37,7 +38,7 @@ static const char *far_device(void)
     return name ? name : "cuda";
 }
 
-/* Which operands are bf16: none, all, weights alone, activations and gradients. */
+/* Kinds of operands that are bf16: none, all, weights alone, activations and gradients. */
 static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIENT, KIND_WEIGHT,
                                   KIND_ACTIVATION | KIND_GRADIENT};
 enum { HALVES = sizeof halves / sizeof *halves };
@@ -47,7 +48,7 @@ static double element(const void *data, enum dtype type, size_t i)
     return type == DTYPE_F32 ? ((const float *)data)[i] : bf16_widen(((const uint16_t *)data)[i]);
 }
 
-/* What an operand holds, on the host, to be freed. */
+/* Returns a host copy of an operand; the caller frees it. */
 static void *host_copy(struct op_room *room, int i)
 {
     const size_t count = room->operand[i].count;
@@ -57,16 +58,16 @@ static void *host_copy(struct op_room *room, int i)
     return host;
 }
 
-/* Whether an op adds operand i, a result, to something that is there. */
+/* True if an op adds to operand i, a result. */
 static bool added(const struct op_room *room, int i)
 {
     return room->operand[i].adds || room->c->flags & (CASE_RESIDUAL | CASE_ADD);
 }
 
-/* How much of the largest element may be lost where operands are bf16. Matrix units add in fp32
- * without rounding to nearest. cuBLASLt's kernels for Hopper that do not split the sum round a
- * product to bf16 before they add it to what is there, by half a last place. Attention may round
- * its weights. */
+/* Returns the error allowed for bf16 operands, relative to the largest element. Matrix units add in
+ * fp32 without rounding to nearest. cuBLASLt's kernels for Hopper without split sums round a
+ * product to bf16 before the addition, an error of half a last place. Attention may round its
+ * weights. */
 static double lost(const struct family *f, enum dtype type, unsigned half, bool adds)
 {
     if (!half || !f->sums)
@@ -163,7 +164,7 @@ static void agrees_with_reference(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* On another context, behind other work, the same bits come out. */
+/* Another context, with work queued before, computes the same bits. */
 static void twice_the_same_bits(void **state)
 {
     (void)state;
@@ -201,8 +202,7 @@ static void twice_the_same_bits(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* A projection and the loss of it: by linear_loss where a device has it, else by what that is made
- * of. */
+/* A projection and its loss: by linear_loss if the device has the op, else by separate ops. */
 enum { LOSS_ROWS = 70, LOSS_IN = 40, LOSS_OUT = 1003, LOSS_RESULTS = 3 };
 struct projection {
     struct device *dev;
@@ -282,7 +282,7 @@ static void project(struct projection *p, enum linear_layout layout, bool fresh)
     assert_ok(device_check(dev));
 }
 
-/* The largest difference of a result, as a part of its largest element. */
+/* Returns the largest difference of a result, relative to its largest element. */
 static double apart_by(struct projection *got, struct projection *want, int i)
 {
     const size_t count = got->result[i].count;
@@ -294,14 +294,15 @@ static double apart_by(struct projection *got, struct projection *want, int i)
     for (size_t e = 0; e < count; e++) {
         const double d = fabs(element(a, type, e) - element(b, type, e));
         largest = fmax(largest, fabs(element(b, type, e)));
-        most = d <= most ? most : d; /* also of no number */
+        most = d <= most ? most : d; /* also true for a NaN */
     }
     free(a);
     free(b);
     return most / largest;
 }
 
-/* With bf16 weights the gradient of the logits is rounded, with bf16 rows the logits may be too. */
+/* With bf16 weights the gradient of the logits is rounded; with bf16 rows the logits may be rounded
+ * too. */
 static void losses_at_once(void **state)
 {
     (void)state;
@@ -333,7 +334,7 @@ static void losses_at_once(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* What a buffer holds, on the host, to be freed. */
+/* Returns a host copy of a buffer; the caller frees it. */
 static void *host_buffer(struct device *dev, const struct buffer *b)
 {
     void *host = calloc(b->count, sizeof(float));
@@ -342,8 +343,8 @@ static void *host_buffer(struct device *dev, const struct buffer *b)
     return host;
 }
 
-/* More rows than whose logits are held at once, of even and odd vocabularies: a fresh gradient
- * written over numbers that are none is the one that is added to zeros. */
+/* More rows than the logits held at once, even and odd vocabularies: a fresh gradient written over
+ * NaNs equals a gradient added to zeros. */
 static void fresh_losses(void **state)
 {
     (void)state;
@@ -398,7 +399,8 @@ static void fresh_losses(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* Where a device has the op: dx is gelu_backward's, and dbias gains its column sums. */
+/* If a device has the op: dx equals that of gelu_backward, and dbias gains the column sums of
+ * dx. */
 static void gelu_adds_up_its_bias(struct device *dev, enum gelu_kind kind, enum dtype x,
                                   enum dtype b, int rows, int width)
 {
@@ -428,7 +430,7 @@ static void gelu_adds_up_its_bias(struct device *dev, enum gelu_kind kind, enum 
             sum += element(have, x, (size_t)r * (size_t)width + (size_t)c);
             largest = fmax(largest, fabs(sum));
         }
-        /* of numbers before they are rounded, so that the sum is off by the root of their count */
+        /* sums are of numbers before rounding: the error is the root of their count */
         const double room = (x == DTYPE_BF16 ? sqrt(rows) / 256 : 1e-5 * largest) +
                             (b == DTYPE_BF16 ? fabs(sum) / 128 : 1e-5);
         if (!(fabs(element(after, b, (size_t)c) - sum) <= room))
@@ -456,7 +458,8 @@ static void gelu_with_bias(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* A bias's gradient is of what dy was, though the product after it writes there. */
+/* A bias's gradient is computed from the original dy, though the product after the sum writes
+ * dy. */
 static void sums_before_it_is_written(void **state)
 {
     (void)state;
@@ -488,7 +491,7 @@ static void sums_before_it_is_written(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* Vectors that methods have slices of, long enough for all widths of loads. */
+/* Vectors that methods slice, long enough for all widths of loads. */
 enum { SLICED = 70001, SLICED_VECTORS = 5 };
 enum slice_op {
     SLICE_ADAMW,
@@ -501,7 +504,7 @@ enum slice_op {
     SLICE_OPS
 };
 
-/* Numbers of all bits, from `least` to 1 more. */
+/* Fills a buffer with numbers of all bits, from `least` to `least` + 1. */
 static void fill_uniform(struct device *dev, struct buffer *b, uint64_t stream, float least)
 {
     void *host = calloc(b->count, sizeof(float));
@@ -553,12 +556,12 @@ static void run_slice(struct device *dev, enum slice_op op, const struct buffer 
         dev->ops->co2(dev, &co2, v[0], v[1], v[3], v[4], v[2], s.count);
 }
 
-/* What the vectors hold after `op` on n slices of them, each from one cut to the next. */
+/* Runs `op` on n slices of the vectors, each slice from one cut to the next. */
 static void run_slices(struct device *dev, enum slice_op op, enum dtype type, const size_t *cut,
                        int n, void **out)
 {
     struct buffer b[SLICED_VECTORS];
-    for (int i = 0; i < SLICED_VECTORS; i++) { /* theta and g are of that type, v is positive */
+    for (int i = 0; i < SLICED_VECTORS; i++) { /* theta and g have the type, v is positive */
         const enum dtype own = i == 1 || i == 2 ? type : DTYPE_F32;
         assert_ok(buffer_init(&b[i], dev, own, SLICED, MEMORY_OPTIMIZER));
         fill_uniform(dev, &b[i], (uint64_t)i, i == 4 ? 0.01f : -0.5f);
@@ -572,7 +575,7 @@ static void run_slices(struct device *dev, enum slice_op op, enum dtype type, co
     }
 }
 
-/* Workers may share vectors in any slices: an element has the same bits in all of them. */
+/* Workers may share vectors in any slices: an element has the same bits in every slice. */
 static void slices_have_the_same_bits(void **state)
 {
     (void)state;
@@ -600,9 +603,9 @@ static void slices_have_the_same_bits(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* Gradients of tokens that fill many rows, as the commonest do in text, of which some lie in every
- * group that is sorted at once. They are whole numbers below 2^24, whose sums are exact in any
- * order, and so are bf16's factors of 1 / 8. */
+/* Gradients of frequent tokens, which fill many rows in every group that is sorted at once. The
+ * gradients are whole numbers below 2^24, with exact sums in any order, as are bf16's factors of 1
+ * / 8. */
 static void tokens_of_many_rows(void **state)
 {
     (void)state;
@@ -653,7 +656,7 @@ static void tokens_of_many_rows(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* Long reads and writes go in pieces; a write has taken what it needs when it returns. */
+/* Long reads and writes are split; a write has copied the host's data when it returns. */
 static void data_pass_whole(void **state)
 {
     (void)state;
@@ -680,7 +683,7 @@ static void data_pass_whole(void **state)
     assert_int_equal(memory.total, 0);
 }
 
-/* One context computes, another goes on behind its mark, around more marks than are kept. */
+/* A context computes, another context continues after its mark, with more marks than are kept. */
 static void contexts_follow(void **state)
 {
     (void)state;
@@ -706,7 +709,7 @@ static void contexts_follow(void **state)
         device_close(&dev[i]);
 }
 
-/* More than any device has is refused, with who has what. */
+/* A size larger than any device's memory is refused, with the use of memory in the message. */
 static void no_memory_is_said(void **state)
 {
     (void)state;
@@ -718,7 +721,7 @@ static void no_memory_is_said(void **state)
         assert_fails(buffer_init(&y, &dev, DTYPE_F32, (size_t)1 << 43, MEMORY_ACTIVATIONS),
                      SOTTO_ENOMEM, "MB of activations");
         assert_non_null(strstr(sotto_error(), "parameters 4.2"));
-        assert_ok(device_check(&dev)); /* and nothing else has happened */
+        assert_ok(device_check(&dev)); /* no other failure is recorded */
         buffer_free(&x);
     }
     device_close(&dev);

@@ -1,5 +1,6 @@
-/* Slices of a deep product that are multiplied at once make the same bits as one after the other,
- * whoever is early, whatever is added to, rounded and from where; and so do two products. */
+/* Slices of a deep product that are multiplied at once give the same bits as slices one after the
+ * other, in any order of threads, for any addend, rounding and type; and so do two products at
+ * once. */
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/many.h"
 
@@ -10,10 +11,11 @@
 struct shape {
     int m, n, k;
     bool trans_a, trans_b;
-    int beside; /* columns of others beside those of c */
+    int beside; /* columns next to c that must not change */
 };
 
-/* One row of blocks and several, edges everywhere, as many slices as threads, more, and fewer. */
+/* A row of blocks and several rows, edges in all directions, and as many slices as threads, more,
+ * and fewer. */
 static const struct shape shapes[] = {
     {.m = 64, .n = 64, .k = 2304},
     {.m = 33, .n = 70, .k = 2200, .trans_a = true},
@@ -23,7 +25,7 @@ static const struct shape shapes[] = {
 static const int threads[] = {3, 4, 5, 16};
 enum { SHAPES = sizeof shapes / sizeof *shapes, TEAMS = sizeof threads / sizeof *threads };
 
-/* What the product is added to. */
+/* Addends of the product. */
 enum kind { NOTHING, ITSELF, BIAS_AND_RESIDUAL, ROUNDED, KINDS };
 
 struct lab {
@@ -56,7 +58,7 @@ static void *result_of(const struct lab *lab, enum kind kind)
     return kind == ROUNDED ? (void *)lab->half : (void *)lab->c;
 }
 
-/* Its room has no number in it that is one. */
+/* Returns a room filled with NaNs. */
 static float *room_of(const struct lab *lab, const struct device *on, bool half)
 {
     const size_t floats = cpu_gemm_room(on, lab->is.m, lab->is.n, lab->is.k, half);
@@ -117,7 +119,7 @@ static int abreast_of(struct shape s, struct device *on, bool half)
     return abreast;
 }
 
-/* Returns how many teams have slices at once. */
+/* Returns the number of teams with slices at once. */
 static int check(struct lab *lab, struct device *one, enum kind kind, bool half,
                  const char *kernels)
 {
@@ -168,8 +170,8 @@ enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static struct lab deep[SHAPES];
 
-/* The second of two products: about as large as a deep one; more blocks than threads, hardly a
- * column each; left to one thread. */
+/* The second of two products: about as large as a deep product; more blocks than threads, with
+ * hardly a column each; small enough for a single thread. */
 static const struct shape more[] = {{.m = 96, .n = 400, .k = 700, .trans_a = true},
                                     {.m = 3000, .n = 20, .k = 768},
                                     {.m = 5, .n = 3, .k = 9}};
@@ -219,11 +221,11 @@ static void slices_at_once_make_equal_bits(void **state)
             }
         }
         const bool all = cases == SHAPES * 2 * KINDS;
-        assert_true(!all || (at_once[0] > 0 && at_once[1] > 0)); /* otherwise this tests nothing */
+        assert_true(!all || (at_once[0] > 0 && at_once[1] > 0)); /* otherwise the test is empty */
     }
 }
 
-/* By a team, or by one thread where a team was asked for. */
+/* Multiplies by a team, or by a thread although a team was requested. */
 static void multiply_both(struct lab lab[2], struct device *on, enum kind kind, bool half,
                           bool team_came)
 {

@@ -1,5 +1,6 @@
-/* However a product is cut, its blocks cover it, and what is packed and counted lies apart, in the
- * room that was asked for: also where a smaller product is made in the room of a larger one. */
+/* Any cut of a product covers the product with its blocks, and packed operands and counters do not
+ * overlap inside the requested room: also if a smaller product uses the room of a larger
+ * product. */
 #include "tensor/cpu/gemm/plan.h"
 
 #include "tensor/on_cpu.h"
@@ -47,7 +48,7 @@ static void assert_within(const struct gemm_plan *p, const float *room, size_t f
     }
 }
 
-/* A room with `most` floats, in which no counter is 0. */
+/* A room with `most` floats, filled so that no counter is 0. */
 struct stage {
     struct device on;
     float *room;
@@ -93,7 +94,8 @@ static void plans_stay_in_their_room(void **state)
     }
 }
 
-/* Of few threads, their share; of many, an eighth of it; never none. */
+/* A portion is an equal share for few threads, an eighth of a share for many threads, and at least
+ * 1. */
 static void portions_are_shares(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The memory account: exact by category, and nothing left behind by what fails. */
+/* The memory account: exact by category, with nothing left after a failure. */
 #include "base/scratch.h"
 
 #include "tensor/ops.h"
@@ -19,8 +19,8 @@ static void assert_empty(const struct memory *memory)
     assert_int_equal(memory->total, 0);
 }
 
-/* now follows every addition and removal, each category has a peak of its own, and the total's peak
- * is of the sum, not the sum of peaks. */
+/* `now` follows every addition and removal, each category has a peak of its own, and the total's
+ * peak is the peak of the sum, not the sum of peaks. */
 static void account_is_exact(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void buffers_are_paid_for(void **state)
     }
 }
 
-/* A size that no machine has is SOTTO_ENOMEM with its category; nothing is accounted or left. */
+/* A size beyond any machine is SOTTO_ENOMEM with its category; nothing is accounted or left. */
 static void absurd_buffers_are_refused(void **state)
 {
     (void)state;
@@ -118,8 +118,8 @@ static void scratch_is_accounted(void **state)
     assert_empty(&m);
 }
 
-/* Scratch that cannot be had leaves what was there and is told by the next check, once and for all.
- */
+/* A failed allocation of scratch leaves the old scratch, and the next check reports the failure
+ * once. */
 static void scratch_failure_is_kept(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A number that is none stays none, whatever its bits, in every op of every instruction set: a run
- * that has broken must not go on as if it had not. */
+/* A NaN stays NaN, whatever its bits, in every op of every instruction set: a run with a broken
+ * number must not continue as if it were sound. */
 #include <math.h>
 
 #include "base/scratch.h"
@@ -10,8 +10,8 @@ static struct memory memory;
 
 static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
 
-/* The usual one; those whose rounding to 16 bits carries into the sign, or out of the word; and one
- * that its upper half takes for an infinity. */
+/* The usual NaN; NaNs that rounding to 16 bits carries into the sign, or out of the word; and a NaN
+ * with the upper half of an infinity. */
 static const uint32_t patterns[] = {0x7fc00000, 0x7fffffff, 0xffffffff, 0x7f800001};
 
 static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIENT, KIND_WEIGHT};
@@ -39,7 +39,7 @@ static void copy_state(struct op_room *to, const struct op_room *from)
                    to->operand[i].count * dtype_size(to->view[i].type));
 }
 
-/* Where the reference has one, the fast table has one. */
+/* Asserts that the fast table has a NaN wherever the reference has a NaN. */
 static void compare(const struct op_room *got, const struct op_room *want, uint32_t bits,
                     const char *in, const char *variant)
 {
@@ -75,7 +75,7 @@ static void check(const struct op_case *c, unsigned half, const char *variant)
                     compare(&got, &want, patterns[p], start.operand[i].name, variant);
                 }
             }
-            op_room_run(&start, pass); /* the next one takes what it leaves */
+            op_room_run(&start, pass); /* the next pass reads the results */
         }
         op_room_free(&got);
         op_room_free(&want);
@@ -96,8 +96,8 @@ static void every_op(void **state)
                 check(&op_cases[i], halves[h], variants[v]);
 }
 
-/* Products large enough for every way that operands are packed: of the one element all of a row or
- * a column of the result becomes none. */
+/* Products large enough for every way of packing operands: a single NaN makes a row or a column of
+ * the result NaN. */
 static void products(void **state)
 {
     (void)state;

@@ -10,7 +10,7 @@ static void sent_plainly(void)
 {
 }
 
-/* Kernels whose many threads write past the caches, if only in name. */
+/* Kernels that claim to write past the caches with many threads. */
 struct sending {
     struct kernels kernels;
     struct vector_kernels vector;
@@ -28,7 +28,7 @@ static void make_send(struct sending *s, struct device *dev)
     dev->impl = &s->kernels;
 }
 
-/* Few threads, an odd number of them, or five, in turn; always one and many. */
+/* Checks few threads, an odd number, or five, in turn; always one thread and many. */
 static void check_threads(const struct op_case *c, unsigned half, size_t turn)
 {
     static const int some[] = {2, 3, 5};
@@ -73,8 +73,8 @@ static void test_threads_give_equal_bits(void **state)
             check_threads(&op_cases[i / HALVES], halves[i % HALVES], i / (size_t)OP_STRIDE);
 }
 
-/* A gradient that is written over numbers that are none is the one that is added to zeros; a bias's
- * is added to what is there, as ever. Most rows are more than kernels sum at once. */
+/* A fresh gradient written over NaNs equals a gradient added to zeros; a bias's gradient is always
+ * added. Most rows are more than kernels sum at once. */
 enum { MOST_ROWS = 1700 };
 
 static void fresh_gradients(struct device *dev, const char *kernels, int threads, int rows)
@@ -131,7 +131,7 @@ static void test_fresh_gradients(void **state)
     device_close(&dev);
 }
 
-/* Bytes of scratch that a pass takes, on a device that has taken none before. */
+/* Returns the bytes of scratch of a pass, on a device without scratch before. */
 static size_t scratch_of(struct device *dev, const struct op_case *c, unsigned half, int pass)
 {
     struct op_room room;
@@ -143,7 +143,8 @@ static size_t scratch_of(struct device *dev, const struct op_case *c, unsigned h
     return bytes;
 }
 
-/* A device that counts takes what the real one does, of ops that take much. */
+/* A device that only counts takes the same scratch as the real device, for ops with much
+ * scratch. */
 static void test_scratch_is_counted(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void test_scratch_is_counted(void **state)
     assert_true(counted > (OP_STRIDE == 1 ? 100 : 0));
 }
 
-/* The last batch of an epoch, a smaller one, takes no more scratch than those before it. */
+/* The last, smaller batch of an epoch takes no more scratch than the batches before. */
 static void test_fewer_rows_take_no_more_scratch(void **state)
 {
     (void)state;

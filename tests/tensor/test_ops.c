@@ -22,17 +22,17 @@ static size_t operand_bytes(const struct op_room *room, int i)
     return room->operand[i].count * dtype_size(room->view[i].type);
 }
 
-/* True if an operand that the reference did not change has every bit that it had. Operands that are
- * not changed are most of the table's elements: weights in a forward pass. */
+/* True if an operand that the reference did not change kept every bit. Unchanged operands are most
+ * of the table's elements: weights in a forward pass. */
 static bool left_alone(const struct op_room *got, const struct reference_pass *want, int i)
 {
     return !want->changed[i] &&
            memcmp(got->view[i].data, want->room.view[i].data, operand_bytes(got, i)) == 0;
 }
 
-/* bf16 has 8 bits, so two values that agree before rounding are at most one last place apart. Ops
- * that add several times into bf16 round each time, as the reference does. Attention that may round
- * does so with what it multiplies, not with what comes out. */
+/* Compares operands. bf16 has 8 bits, so two values that agree before rounding differ by at most
+ * one last place. Ops that add several times into bf16 round each time, as the reference does.
+ * Attention that may round does so with its factors, not with its results. */
 static void compare(const struct op_room *got, struct reference_pass *want, unsigned half,
                     const char *what)
 {
@@ -45,7 +45,7 @@ static void compare(const struct op_room *got, struct reference_pass *want, unsi
             continue;
         for (size_t e = 0; e < count; e++) {
             double a = element(got->view[i], e), b = element(want->room.view[i], e);
-            if (a - b == 0 || fabs(a - b) <= tolerance) /* the least room there is */
+            if (a - b == 0 || fabs(a - b) <= tolerance) /* the tightest tolerance */
                 continue;
             if (sums && want->largest[i] < 0)
                 want->largest[i] = largest_of(&want->room, i);
@@ -144,8 +144,8 @@ static double functional(struct op_room *room)
     return sum;
 }
 
-/* The five-point formula at a wide step: its error h^4 f'''''/30 and that of y's rounding, 2^-24 /
- * h, are both near 1e-6. */
+/* Returns the derivative by the five-point formula with a wide step: its error h^4 f'''''/30 and
+ * the error of y's rounding, 2^-24 / h, are both near 1e-6. */
 static double difference(struct op_room *room, int operand, size_t e)
 {
     float *x = (float *)room->view[operand].data + e, x0 = *x;
@@ -162,7 +162,7 @@ static double difference(struct op_room *room, int operand, size_t e)
 static void check_gradient(struct op_room *room, const struct op_room *start, int grad)
 {
     const struct operand *o = &room->operand[grad];
-    size_t step = 1 + o->count / 60; /* elements enough of a large operand */
+    size_t step = 1 + o->count / 60; /* a sample of a large operand */
     for (size_t e = 0; e < o->count; e += step) {
         double want = difference(room, o->of, e);
         double got = element(room->view[grad], e) - (o->adds ? element(start->view[grad], e) : 0);
@@ -232,7 +232,7 @@ static void test_cross_entropy_ties_and_ignored(void **state)
         assert_int_equal(places[0], 1);
         assert_int_equal(places[1], 2);
         assert_int_equal(places[2], 0);
-        assert_int_equal(places[3], 3 + 4); /* behind 0, 1, 2 and 4, which are equal to it */
+        assert_int_equal(places[3], 3 + 4); /* after 0, 1, 2 and 4, which are equal */
         assert_true(losses[2] == 0);
         for (int j = 0; j < 40; j++)
             assert_true(logits[2][j] == 0);
@@ -241,7 +241,7 @@ static void test_cross_entropy_ties_and_ignored(void **state)
     }
 }
 
-/* The first of equal pixels wins, a number never does against none, and what lies outside never. */
+/* The first of equal pixels wins, a NaN always wins, and pixels outside never win. */
 static void test_maxpool_ties(void **state)
 {
     (void)state;
@@ -263,8 +263,8 @@ static void test_maxpool_ties(void **state)
     }
 }
 
-/* Channels that hardly vary far from zero keep their digits, and one that does not vary at all has
- * no variance. */
+/* Channels that hardly vary far from zero keep their digits, and a constant channel has no
+ * variance. */
 static void test_batchnorm_far_from_zero(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void test_batchnorm_far_from_zero(void **state)
     assert_true(fabs(at[0] - (0.75 * 4 + 0.25 * mean)) < 1e-4);
     assert_true(fabs(variance[0] - (0.75 * 8 + 0.25 * square / (ROWS - 1))) < 1e-6);
     assert_true(stats[1] == 5 && isinf(stats[3]) && variance[1] == 6 && at[1] == 4.25f);
-    /* Once more with what it has left: the same bits, and nothing else is asked for. */
+    /* Again, with the saved statistics: the same bits, and no other input. */
     static float again[ROWS * 2];
     struct batchnorm given = p;
     given.given = true;
@@ -367,8 +367,8 @@ static void test_peek_is_the_step(void **state)
     }
 }
 
-/* What meets a bf16 weight, or makes the gradient of one, is either rounded to bf16, to nearest, or
- * not at all, and all of it alike. */
+/* The factor of a bf16 weight, or of its gradient, is either rounded to bf16, to nearest, or not at
+ * all, the same for all elements. */
 struct product {
     int m, n, k;
     const float *a, *b;
@@ -386,7 +386,8 @@ static double dot(const struct product *p, int i, int j, bool rounded)
     return sum;
 }
 
-/* Whether c is the product of rounded operands; fails where it is neither. */
+/* True if c is the product of rounded operands; fails if c is neither that nor the exact
+ * product. */
 static bool is_rounded(const struct product *p, struct view c, const char *what)
 {
     double off[2] = {0};
@@ -443,7 +444,7 @@ static void products_of_bf16(void **state)
             assert_int_equal(is_rounded(&backward, view_of(dx, DTYPE_F32), variants[k]), rounded);
             assert_int_equal(is_rounded(&weight, v_dw, variants[k]), rounded);
             struct linear half_p = p;
-            half_p.half = true; /* a gradient that is summed in fp32 is made as fast */
+            half_p.half = true; /* a gradient summed in fp32 takes no longer */
             memset(dw_wide, 0, sizeof dw_wide);
             dev.ops->linear_backward_w(&dev, &half_p, v_wide, view_none, v_dy, v_x);
             assert_int_equal(is_rounded(&weight, v_wide, variants[k]), rounded);
@@ -457,7 +458,8 @@ static void products_of_bf16(void **state)
     }
 }
 
-/* More than one block of it, from the middle of a buffer: neighbours stay, and so does a sign. */
+/* Fills more than a block with zeros, from the middle of a buffer: neighbours are unchanged, and a
+ * zero keeps its sign. */
 static void test_zero(void **state)
 {
     (void)state;
@@ -480,7 +482,7 @@ static void test_zero(void **state)
     }
 }
 
-/* Attention beside bf16 weights rounds where kernels do, and only there. */
+/* Attention with bf16 weights rounds if the kernels do, and only then. */
 static void attention_of_bf16(void **state)
 {
     (void)state;

@@ -15,7 +15,7 @@ static const struct table_of {
               {"cpu", "v3"},       {"cpu", "baseline"}, {"apart", NULL}};
 enum { TABLES = sizeof tables / sizeof *tables };
 
-/* False: this machine has it not. */
+/* Opens a table; false: this machine lacks the table. */
 static bool open_table(struct device *dev, int i)
 {
     assert_ok(device_open(dev, tables[i].device, &memory, 3));
@@ -44,8 +44,8 @@ static void *read_back(struct device *dev, struct buffer *b)
     return out;
 }
 
-/* The shuffle is the one that anybody can compute; a whole power of two, one more, and one element,
- * too. Threads share the long ones. */
+/* The shuffle equals the plain formula, for a power of two, one more, and a single element. Threads
+ * share long shuffles. */
 static void choose(void **state)
 {
     (void)state;
@@ -76,7 +76,7 @@ static void choose(void **state)
     }
 }
 
-/* `at`: where the picked elements are. */
+/* `at`: indices of the picked elements. */
 static void check_picks(struct device *dev, const struct picks *p, const int32_t *at, bool list,
                         bool half, size_t count)
 {
@@ -102,7 +102,7 @@ static void check_picks(struct device *dev, const struct picks *p, const int32_t
         m[at[i]] -= q;
         y[at[i]] = 0.25f * q;
     }
-    assert_memory_equal(m, m_got, count * sizeof *m); /* what is not picked stays */
+    assert_memory_equal(m, m_got, count * sizeof *m); /* other elements are unchanged */
     assert_memory_equal(y, y_got, count * sizeof *y);
     free(m), free(y), free(m_got), free(y_got), free(value_got);
 }
@@ -157,7 +157,7 @@ static void packed_signs(void **state)
                           y = buffer_of(&dev, DTYPE_F32, n, x);
             struct buffer bits = buffer_of(&dev, DTYPE_U8, (n + 3) / 4, NULL);
             dev.ops->signs_pack(&dev, bits.view, from.view, n);
-            dev.ops->signs_pack(&dev, bits.view, from.view, n); /* over what is there */
+            dev.ops->signs_pack(&dev, bits.view, from.view, n); /* overwrites */
             dev.ops->signs_unpack(&dev, y.view, bits.view, n, true);
             dev.ops->signs_unpack(&dev, from.view, bits.view, n, false);
             float *signs = read_back(&dev, &from), *added = read_back(&dev, &y);

@@ -1,5 +1,5 @@
-/* The pool: blocks are reused, the smallest that fits is taken, and the account pays for exactly
- * what was ever needed at once. */
+/* The pool: blocks are reused, the smallest sufficient block is taken, and the account has exactly
+ * the peak of memory in use at once. */
 #include "tensor/on_cpu.h"
 
 #include "tensor/pool.h"
@@ -20,7 +20,7 @@ static struct pool_block *take(struct pool *pool, enum dtype type, size_t count)
     return block;
 }
 
-/* A rhythm of takes and gives allocates in its first round only. */
+/* A repeated sequence of takes and gives allocates in its first round only. */
 static void second_round_allocates_nothing(void **state)
 {
     (void)state;
@@ -44,7 +44,8 @@ static void second_round_allocates_nothing(void **state)
     assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 0);
 }
 
-/* A block that was given back comes again when POOL_RESTING others have; no other size does. */
+/* An idle block is reused after POOL_RESTING other blocks have been given back; a block of another
+ * size is not reused. */
 static void the_longest_rested(void **state)
 {
     (void)state;
@@ -61,7 +62,7 @@ static void the_longest_rested(void **state)
         for (int j = i > POOL_RESTING ? i - POOL_RESTING : 0; j < i; j++)
             assert_ptr_not_equal(block[i], block[j]);
         if (i > 0)
-            pool_give(&pool, block[i - 1]); /* as a gradient is handed on */
+            pool_give(&pool, block[i - 1]); /* each block rests while the next is in use */
     }
     pool_give(&pool, block[19]);
     assert_int_equal(pool.live, 0);
@@ -70,7 +71,7 @@ static void the_longest_rested(void **state)
     pool_free(&pool);
 }
 
-/* Who holds some of them for a while makes no difference to how many there are. */
+/* Blocks held for a while do not change the number of blocks. */
 static void rested_and_held(void **state)
 {
     (void)state;
@@ -94,7 +95,7 @@ static void rested_and_held(void **state)
     pool_free(&pool);
 }
 
-/* What takers hold, by what they asked for: neither idle blocks nor the rest of a larger one. */
+/* Live bytes are the requested bytes: neither idle blocks nor the rest of a larger block. */
 static void live_bytes(void **state)
 {
     (void)state;
@@ -116,7 +117,7 @@ static void live_bytes(void **state)
     pool_free(&pool);
 }
 
-/* Of the idle blocks the smallest that is large enough, whatever the order they came back in. */
+/* The smallest sufficient idle block is taken, in any order of returns. */
 static void best_fit(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void best_fit(void **state)
     }
 }
 
-/* Blocks of another type are not handed out, though their bytes would do. */
+/* Blocks of another type are not reused, though their bytes would suffice. */
 static void types_do_not_mix(void **state)
 {
     (void)state;
@@ -181,7 +182,7 @@ static void categories_are_kept_apart(void **state)
     assert_int_equal(memory.total_peak, 120);
 }
 
-/* Without memory: a status, no block, nothing accounted, and the pool goes on. */
+/* Without memory: a status, no block, nothing accounted, and the pool remains usable. */
 static void failure_leaves_the_pool_usable(void **state)
 {
     (void)state;

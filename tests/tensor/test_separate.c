@@ -64,7 +64,7 @@ static void ops_have_the_cpus_bits(void **state)
 }
 
 /* Issues many calls, some of them long, so that the ring is full and wraps at every place. A write
- * has copied the host's data when it returns. */
+ * has copied the host's data when the call returns. */
 static void order_is_kept(void **state)
 {
     (void)state;
@@ -143,8 +143,8 @@ static void host_access_crashes(void **state)
 
 enum { ROUNDS = 40 };
 
-/* Returns how many of ROUNDS copies are wrong: one context computes x, the other copies x, after a
- * mark of the first if it `follows`. */
+/* Returns the number of wrong copies of ROUNDS: a context computes x, another context copies x,
+ * after a mark of the first context if it `follows`. */
 static int wrong_copies(struct device *dev, bool follows)
 {
     enum { N = 64 };
@@ -173,7 +173,7 @@ enum { RACES_ARE_REPORTED = 1 };
 enum { RACES_ARE_REPORTED = 0 };
 #endif
 
-/* First with random delays, then without a thread: there an op runs only when a caller waits, so
+/* First with random delays, then without a thread: an op then runs only when a caller waits, so
  * every copy without a follow is wrong. */
 static void missing_follow_shows(void **state)
 {

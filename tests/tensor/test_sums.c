@@ -1,5 +1,5 @@
-/* Gradients that point the same way row after row: a bf16 sum that is rounded after every term
- * stops growing at 256 of them, so ops add up in fp32 and round once. Against double precision. */
+/* Gradients with the same sign row after row: a bf16 sum that is rounded after every term stops
+ * growing at 256 terms, so ops add in fp32 and round once. Compared with double precision. */
 #include "base/scratch.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static const struct view v_x = {.data = x, .type = DTYPE_F32},
                          v_stats = {.data = stats, .type = DTYPE_F32},
                          v_dx = {.data = dx, .type = DTYPE_F32};
 
-/* All of the same sign, and most rows are of one token. */
+/* All values have the same sign, and most rows belong to one token. */
 static void make(void)
 {
     for (int r = 0; r < ROWS; r++) {
@@ -30,7 +30,7 @@ static void make(void)
     }
 }
 
-/* One rounding of what was there and the sum: half a unit in the last of 8 bits. */
+/* Asserts a single rounding of the start and the sum: half a unit in the last of 8 bits. */
 static void assert_sum(const char *what, int i, uint16_t have, double start, double sum)
 {
     const double want = start + sum;

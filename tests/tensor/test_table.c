@@ -1,4 +1,4 @@
-/* The table: how tensors lie in the flat vector, and how the vector is cut for workers. */
+/* The table: the layout of tensors in the flat vector, and the cut of the vector for workers. */
 #include "base/scratch.h"
 
 #include "tensor/shares.h"
@@ -28,8 +28,8 @@ static void make(struct table *table, int pad)
     assert_ok(table_layout(table, STAGES, pad));
 }
 
-/* Every tensor lies inside its stage, no two overlap, stages are multiples of `pad` and no longer
- * than they must be. */
+/* Every tensor is inside its stage, tensors do not overlap, and stages are the smallest multiples
+ * of `pad`. */
 static void layout_is_tight(void **state)
 {
     (void)state;
@@ -100,8 +100,8 @@ static void table_grows(void **state)
     table_free(&table);
 }
 
-/* A view of tensor i through the stages is where the layout puts it, for both element sizes, and
- * stages may lie in different buffers. */
+/* A view of tensor i through the stages is at the layout's offset, for both element sizes, and
+ * stages may be in different buffers. */
 static void views_point_at_tensors(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void views_point_at_tensors(void **state)
     table_free(&table);
 }
 
-/* What element `at` of the flat vector should be: 1 decayed, 0 not (vectors and padding). */
+/* Returns 1 if element `at` of the flat vector is decayed, else 0 (vectors and padding). */
 static bool decayed(const struct table *table, size_t at, bool all)
 {
     for (int i = 0; i < table->n; i++) {
@@ -144,9 +144,8 @@ static bool decayed(const struct table *table, size_t at, bool all)
     return false;
 }
 
-/* Walks an own vector and marks in `seen` the elements of the whole that it covers: segments leave
- * no gap and do not overlap, pieces lie where the ranges say, and each element is decayed as its
- * tensor says. */
+/* Walks an own vector and marks in `seen` the elements of the whole vector: segments leave no gap
+ * and do not overlap, pieces are where the ranges say, and each element has its tensor's decay. */
 static void walk(const struct table *table, const struct owned *owned, bool all, char *seen)
 {
     struct segment *segment;
@@ -166,7 +165,7 @@ static void walk(const struct table *table, const struct owned *owned, bool all,
     }
     assert_int_equal(n ? segment[n - 1].end : 0, at);
     assert_int_equal(at, owned_count(owned, table));
-    for (int i = 0; i + 1 < n; i++) /* neighbours differ, else they would be one */
+    for (int i = 0; i + 1 < n; i++) /* neighbours differ, otherwise they would be merged */
         assert_true(segment[i].decay != segment[i + 1].decay);
     free(segment);
 }
@@ -179,7 +178,7 @@ static enum sotto_status own_stages(struct owned *out, const struct table *table
     return SOTTO_OK;
 }
 
-/* What all workers own covers the flat vector exactly once, however it is shared. */
+/* The shares of all workers cover the flat vector exactly once, for any way of sharing. */
 static void workers_cover_once(void **state)
 {
     (void)state;
@@ -207,7 +206,8 @@ static void workers_cover_once(void **state)
     }
 }
 
-/* Ranges that touch are one; one of everything is the same as none; what cannot be cut is said. */
+/* Touching ranges are merged; a range of all elements equals no list; an impossible cut is refused
+ * with a message. */
 static void lists(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void lists(void **state)
     table_free(&table);
 }
 
-/* A method that works on chunks pads stages to whole ones of every slice. */
+/* A method with chunks pads stages to whole chunks of every slice. */
 static void slices_of_whole_chunks(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The instructions that tensor/cpu/gemm/amx.c uses, in plain C, so that it is tested on any machine.
- * Memory that has to be aligned is looked at. */
+/* The instructions of tensor/cpu/gemm/amx.c in plain C, so that any machine can test the file.
+ * Aligned accesses are checked. */
 #ifndef SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H
 #define SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H
 
@@ -17,7 +17,7 @@ typedef __m512i __m512bh;
 typedef uint32_t plain_words __attribute__((vector_size(64)));
 typedef uint16_t plain_halves __attribute__((vector_size(64)));
 
-extern int plain_sent; /* lines that went past the caches */
+extern int plain_sent; /* lines stored past the caches */
 
 static inline const void *plain_line(const void *p)
 {
@@ -168,8 +168,7 @@ static inline __m512i _mm512_permutexvar_epi16(__m512i order, __m512i a)
     return (__m512i)y;
 }
 
-/* Of every quarter of a and b, two numbers of each in turn, from number `first` of the quarter on.
- */
+/* Takes two numbers in turn of each quarter of a and b, from number `first` of the quarter on. */
 static inline __m512 plain_unpack(__m512 a, __m512 b, int first)
 {
     __m512 y = {0};
@@ -210,7 +209,7 @@ static inline __m512 _mm512_shuffle_f32x4(__m512 a, __m512 b, int which)
     return (__m512)_mm512_shuffle_i64x2((__m512i)a, (__m512i)b, which);
 }
 
-/* The matrix unit: eight registers of 16 rows of 64 bytes, which is all that amx.c asks for. */
+/* The matrix unit: eight registers of 16 rows of 64 bytes, the only shape that amx.c uses. */
 
 typedef struct {
     unsigned char row[16][64];
@@ -245,13 +244,13 @@ static inline void _tile_stored(int t, void *to, size_t stride)
         memcpy((char *)to + (size_t)r * stride, plain_tiles[t].row[r], 64);
 }
 
-/* What is below the smallest normal number is zero, with its sign. */
+/* Returns x, or zero with x's sign below the smallest normal number. */
 static inline float plain_flush(float x)
 {
     return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
 }
 
-/* c += a b; b has pairs of rows side by side. */
+/* c += a b; b has pairs of rows as neighbours. */
 static inline void _tile_dpbf16ps(int c, int a, int b)
 {
     for (int i = 0; i < 16; i++) {
