@@ -6,16 +6,16 @@
 
 #include "tensor/ops.h"
 
-/* A message: a mask and the values that it marks, in words of a value's bytes; or all values, where
- * that is no longer. */
+/* A message: a mask and the marked values, in words of a value's bytes; or all values, if that is
+ * no longer. */
 static size_t mask_words(const struct sparse *s, size_t count)
 {
     const size_t bits = 8 * dtype_size(s->type);
     return (count + bits - 1) / bits;
 }
 
-/* What the others see of a value. */
-static float rounded(const struct sparse *s, float x)
+/* Returns a value as other ranks receive it. */
+static float round_value(const struct sparse *s, float x)
 {
     return s->type == DTYPE_BF16 ? bf16_widen(bf16_round(x)) : x;
 }
@@ -39,9 +39,10 @@ static size_t row_length(const struct table_entry *e)
     return e->ndim >= 2 ? e->count / (size_t)e->shape[0] : e->count;
 }
 
-/* Messages of up to `block` elements. */
-static enum sotto_status init(struct sparse *s, const struct work *on, const struct table *table,
-                              const struct owned *own, double prune, enum dtype type, size_t block)
+/* Initializes for messages of up to `block` elements. */
+static enum sotto_status init_sparse(struct sparse *s, const struct work *on,
+                                     const struct table *table, const struct owned *own,
+                                     double prune, enum dtype type, size_t block)
 {
     struct device *dev = on->dev;
     const size_t count = owned_count(own, table);
@@ -75,14 +76,15 @@ enum sotto_status sparse_init(struct sparse *s, const struct work *on, const str
 {
     const size_t count = owned_count(own, table);
     const int size = on->mesh->n_r;
-    return init(s, on, table, own, prune, type, size == 2 ? count : comm_block(count, size, 0).end);
+    return init_sparse(s, on, table, own, prune, type,
+                       size == 2 ? count : comm_block(count, size, 0).end);
 }
 
 enum sotto_status sparse_init_message(struct sparse *s, const struct work *on,
                                       const struct table *table, const struct owned *own,
                                       double prune, enum dtype type)
 {
-    return init(s, on, table, own, prune, type, owned_count(own, table));
+    return init_sparse(s, on, table, own, prune, type, owned_count(own, table));
 }
 
 void sparse_free(struct sparse *s)
@@ -96,8 +98,8 @@ void sparse_free(struct sparse *s)
     *s = (struct sparse){0};
 }
 
-/* Brings the k largest to the front and returns the least of them, 0 < k <= n: Hoare's FIND, a few
- * passes where a sort took most of an exchange. */
+/* Moves the k largest to the front and returns the least of them, 0 < k <= n: Hoare's FIND, a few
+ * passes. A sort took most of an exchange. */
 static float find_largest(float *x, size_t n, size_t k)
 {
     ptrdiff_t low = 0, high = (ptrdiff_t)n - 1, last = (ptrdiff_t)k - 1;
@@ -123,15 +125,16 @@ static float find_largest(float *x, size_t n, size_t k)
     return x[last];
 }
 
-/* Of n values those that one of `ranks` ranks keeps, if they choose independently. */
-static size_t kept_of(const struct sparse *s, size_t n, int ranks)
+/* Returns the number of n values that at least one of `ranks` ranks keeps, if ranks choose
+ * independently. */
+static size_t values_kept(const struct sparse *s, size_t n, int ranks)
 {
     return (size_t)ceil((1 - pow(s->prune, ranks)) * (double)n - 1e-9);
 }
 
-/* What is no number is as large as can be: it is sent, to be seen, and does not take others along.
- */
-static float magnitude(float x)
+/* Returns |x|, and infinity for a value that is no number: the value is sent, and does not hide
+ * others. */
+static float magnitude_of(float x)
 {
     return isnan(x) ? INFINITY : fabsf(x);
 }
@@ -139,21 +142,22 @@ static float magnitude(float x)
 /* Keeps (1-p) n values, rounded up; ties go to the lower index. */
 static void prune_row(struct sparse *s, float *x, size_t n)
 {
-    size_t keep = kept_of(s, n, 1), equal = 0;
+    size_t keep = values_kept(s, n, 1), equal = 0;
     for (size_t i = 0; i < n; i++)
-        s->row[i] = magnitude(x[i]);
+        s->row[i] = magnitude_of(x[i]);
     const float least = keep ? find_largest(s->row, n, keep) : INFINITY;
     for (size_t i = 0; i < keep; i++)
         equal += s->row[i] == least;
     for (size_t i = 0; i < n; i++) {
-        float size = magnitude(x[i]);
+        float size = magnitude_of(x[i]);
         const bool kept = size > least || (size == least && equal > 0);
         equal -= kept && size == least;
-        x[i] = kept ? rounded(s, x[i]) : 0;
+        x[i] = kept ? round_value(s, x[i]) : 0;
     }
 }
 
-/* Row by row; a piece of a tensor, which begins with its element `first`, may cut some. */
+/* Prunes the rows of a piece of a tensor, from element `first` of the tensor on. The first and the
+ * last row may be partial. */
 static void prune_piece(struct sparse *s, struct piece p, size_t first, size_t length)
 {
     const size_t end = first + p.count;
@@ -163,7 +167,7 @@ static void prune_piece(struct sparse *s, struct piece p, size_t first, size_t l
     }
 }
 
-static enum sotto_status prune(void *arg)
+static enum sotto_status prune_job(void *arg)
 {
     struct sparse *s = arg;
     for (int i = 0; s->value && i < s->table->n; i++) {
@@ -177,16 +181,16 @@ static enum sotto_status prune(void *arg)
 enum sotto_status sparse_prune(struct sparse *s)
 {
     /* A value is copied, compared and zeroed; the search reads and writes about two more. */
-    return work_run(&s->on, prune, s, 8. * sizeof(float) * (double)s->count);
+    return work_run(&s->on, prune_job, s, 8. * sizeof(float) * (double)s->count);
 }
 
-/* How many values a message of a block has; they are rounded as there, and -0 becomes 0, so that
- * what is sent and what is kept here have the same bits. */
+/* Rounds the values of a block as in a message, makes -0 to 0, so that sent and kept values have
+ * the same bits, and counts values that are not 0. */
 static size_t count_values(const struct sparse *s, float *value, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        value[i] = rounded(s, value[i]);
+        value[i] = round_value(s, value[i]);
         if (value[i] != 0)
             count++;
         else
@@ -195,7 +199,7 @@ static size_t count_values(const struct sparse *s, float *value, size_t n)
     return count;
 }
 
-/* The message's words: the values of a block, all or those that are not 0. */
+/* Writes the message's words: all values of the block, or the mask and values that are not 0. */
 static enum sotto_status pack_block(void *arg)
 {
     struct sparse *s = arg;
@@ -228,8 +232,9 @@ static double word_bytes(const struct sparse *s, size_t words)
     return (double)dtype_size(s->type) * (double)words;
 }
 
-/* `kept` of the words are values where there is no data to count; so is the time taken. */
-static enum sotto_status pack(struct sparse *s, struct comm_block b, size_t kept, size_t *words)
+/* Packs block `b` in s->out. Without data, `kept` values are assumed, also for the time. */
+static enum sotto_status pack_message(struct sparse *s, struct comm_block b, size_t kept,
+                                      size_t *words)
 {
     const size_t n = b.end - b.begin;
     const size_t expected = mask_words(s, n) + kept >= n ? n : mask_words(s, n) + kept;
@@ -240,7 +245,7 @@ static enum sotto_status pack(struct sparse *s, struct comm_block b, size_t kept
     return SOTTO_OK;
 }
 
-static enum sotto_status add(void *arg)
+static enum sotto_status add_message(void *arg)
 {
     struct sparse *s = arg;
     const struct comm_block b = s->now.block;
@@ -255,8 +260,9 @@ static enum sotto_status add(void *arg)
     return SOTTO_OK;
 }
 
-/* Adds a message of `words` words in s->in for block `b`. */
-static enum sotto_status take(struct sparse *s, size_t words, struct comm_block b, int from)
+/* Adds a message of `words` words in s->in to block `b`. */
+static enum sotto_status unpack_message(struct sparse *s, size_t words, struct comm_block b,
+                                        int from)
 {
     const size_t n = b.end - b.begin;
     size_t want = mask_words(s, n);
@@ -268,31 +274,31 @@ static enum sotto_status take(struct sparse *s, size_t words, struct comm_block 
                     n);
     s->now.block = b;
     s->now.dense = words == n;
-    return work_run(&s->on, add, s, 2. * sizeof(float) * (double)n + word_bytes(s, words));
+    return work_run(&s->on, add_message, s, 2. * sizeof(float) * (double)n + word_bytes(s, words));
 }
 
 enum sotto_status sparse_pack(struct sparse *s, size_t *words)
 {
-    return pack(s, (struct comm_block){0, s->count}, kept_of(s, s->count, 1), words);
+    return pack_message(s, (struct comm_block){0, s->count}, values_kept(s, s->count, 1), words);
 }
 
 enum sotto_status sparse_unpack(struct sparse *s, size_t words, int from)
 {
     if (s->value)
         memset(s->value, 0, s->count * sizeof *s->value);
-    return take(s, words, (struct comm_block){0, s->count}, from);
+    return unpack_message(s, words, (struct comm_block){0, s->count}, from);
 }
 
-/* Sends `words` to the rank `far` ahead, and takes from the one as far behind what it has of block
- * `b`. */
-static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t words,
-                              struct comm_block b)
+/* Sends `words` of s->out to the rank `far` ahead, and adds the message of the rank `far` before
+ * this one to block `b`. */
+static enum sotto_status exchange_blocks(struct sparse *s, struct comm *c, int far, size_t words,
+                                         struct comm_block b)
 {
     const int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
     const struct view out = view_of(s->out, s->type), in = view_of(s->in, s->type);
-    size_t came;
-    TRY(comm_exchange(c, out, words, to, in, b.end - b.begin, from, &came));
-    return take(s, came, b, from);
+    size_t received;
+    TRY(comm_exchange(c, out, words, to, in, b.end - b.begin, from, &received));
+    return unpack_message(s, received, b, from);
 }
 
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c)
@@ -300,21 +306,21 @@ enum sotto_status sparse_sum(struct sparse *s, struct comm *c)
     size_t words;
     if (c->size == 2) {
         const struct comm_block all = {0, s->count};
-        TRY(pack(s, all, kept_of(s, s->count, 1), &words));
-        return pass(s, c, 1, words, all);
+        TRY(pack_message(s, all, values_kept(s, s->count, 1), &words));
+        return exchange_blocks(s, c, 1, words, all);
     }
     const struct comm_block mine = comm_block(s->count, c->size, c->rank);
     for (int far = 1; far < c->size; far++) {
         struct comm_block to = comm_block(s->count, c->size, (c->rank + far) % c->size);
-        TRY(pack(s, to, kept_of(s, to.end - to.begin, 1), &words));
-        TRY(pass(s, c, far, words, mine));
+        TRY(pack_message(s, to, values_kept(s, to.end - to.begin, 1), &words));
+        TRY(exchange_blocks(s, c, far, words, mine));
     }
-    TRY(pack(s, mine, kept_of(s, mine.end - mine.begin, c->size), &words));
+    TRY(pack_message(s, mine, values_kept(s, mine.end - mine.begin, c->size), &words));
     for (int far = 1; far < c->size; far++) {
         struct comm_block b = comm_block(s->count, c->size, (c->rank + c->size - far) % c->size);
         if (s->value)
             memset(s->value + b.begin, 0, (b.end - b.begin) * sizeof *s->value);
-        TRY(pass(s, c, far, words, b));
+        TRY(exchange_blocks(s, c, far, words, b));
     }
     return SOTTO_OK;
 }
