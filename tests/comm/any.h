@@ -1,5 +1,5 @@
-/* Receiving from whoever comes, over every backend: jobs of all workers of a world that return a
- * status (comm/suite.h). */
+/* Receiving the first message of any sender, over every backend: jobs of all workers of a world
+ * that return a status (comm/suite.h). */
 #ifndef SOTTO_TESTS_COMM_ANY_H
 #define SOTTO_TESTS_COMM_ANY_H
 
@@ -12,7 +12,8 @@
 
 enum { ANY_PUSHES = 5, ANY_HEAD = 2, ANY_LOAD = 3000 };
 
-/* A server in a lane of rank 0: takes every push, a header and what follows it, and answers. */
+/* A server in a lane of rank 0: receives every push, a header and the data after it, and answers.
+ */
 struct any_server {
     struct comm *c;
     int pushes;
@@ -49,7 +50,7 @@ static inline enum sotto_status any_push(struct comm *c, int i)
     return SOTTO_OK;
 }
 
-/* What the workers do meanwhile: messages to the same rank, and sums. */
+/* Calls of the workers while the server runs: messages to the same rank, and sums. */
 static inline enum sotto_status any_beside(struct worker *w, int i)
 {
     float x[ANY_HEAD] = {-1, (float)i};
@@ -94,7 +95,7 @@ static inline enum sotto_status any_served(struct worker *w)
     return st;
 }
 
-/* Everybody has sent two. Rank 0 takes those of odd ranks first, then the others'. */
+/* All ranks have sent two messages. Rank 0 receives those of odd ranks first, then the others. */
 static inline enum sotto_status any_subset(struct worker *w)
 {
     float x[2];
@@ -109,7 +110,7 @@ static inline enum sotto_status any_subset(struct worker *w)
         int senders = 0;
         for (int r = 0; r < w->size; r++)
             senders += r && (among[r] = r % 2 == odd);
-        among[0] = true; /* nobody hears from oneself */
+        among[0] = true; /* no rank receives from itself */
         for (int i = 0; i < 2 * senders; i++) {
             TRY(comm_recv_any(w->world, view_of(x, DTYPE_F32), 2, among, INFINITY, &from));
             CHECK(from % 2 == odd && x[0] == (float)from && x[1] == (float)count[from],
@@ -121,8 +122,8 @@ static inline enum sotto_status any_subset(struct worker *w)
     return comm_barrier(w->world);
 }
 
-/* Nothing comes until the time that it waits until; then something does. Who has sent goes on to
- * the next call, which the last one is late for: of that nothing is taken. */
+/* No message arrives before the time limit; later one does. The senders continue with the next
+ * call, for which the last rank is late; no message is taken then. */
 static inline enum sotto_status any_deadline(struct worker *w)
 {
     float x = 1;
@@ -148,7 +149,7 @@ static inline enum sotto_status any_deadline(struct worker *w)
     return SOTTO_OK;
 }
 
-/* Nobody can send: an error, and at once. */
+/* No rank can send: an error at once. */
 static inline enum sotto_status any_nobody(struct worker *w)
 {
     bool among[16] = {0};
@@ -162,11 +163,10 @@ static inline enum sotto_status any_nobody(struct worker *w)
     return SOTTO_OK;
 }
 
-/* Rank 0's own worker is served as all others: `up` is received by the lane and `down` by the
- * workers, and what the other of the two sends there goes through a twin. Messages are as long as
- * their sender likes. */
+/* Rank 0's own worker is a client too. The lane receives on `up`, the workers on `down`; sends of
+ * rank 0 go through twins. The sender decides the length of a message. */
 struct any_twins {
-    struct comm *up, *down; /* as the lane has them */
+    struct comm *up, *down; /* the lane's handles */
     int pushes;
 };
 
@@ -227,7 +227,8 @@ static inline enum sotto_status any_twinned(struct worker *w)
         st = fail(SOTTO_EINVAL, "messages to oneself take %g s", clock_now(w->clock) - begin);
     const struct comm_stats *sent = &up->stats[COMM_SEND];
     const int64_t bytes = w->rank ? ANY_PUSHES * (10 * w->rank + 1) * (int64_t)sizeof(float) : 0;
-    if (st == SOTTO_OK && sent->inside + sent->between != bytes) /* none to oneself */
+    if (st == SOTTO_OK &&
+        sent->inside + sent->between != bytes) /* bytes to the own rank are not counted */
         st = fail(SOTTO_EINVAL, "rank %d is said to send %lld bytes", w->rank,
                   (long long)(sent->inside + sent->between));
     if (st == SOTTO_OK)
@@ -240,7 +241,7 @@ static inline enum sotto_status any_twinned(struct worker *w)
     return st;
 }
 
-enum { ANY_LONG = 100000 }; /* floats: more than any backend takes before its receiver has come */
+enum { ANY_LONG = 100000 }; /* floats: longer than any send that does not wait for its receiver */
 
 static inline enum sotto_status any_expect_posted(struct comm *c, float *x)
 {
@@ -254,8 +255,8 @@ static inline enum sotto_status any_expect_posted(struct comm *c, float *x)
     return SOTTO_OK;
 }
 
-/* Rank 0 sends to those who do not receive before they have heard from it in another way; what it
- * sends changes meanwhile. */
+/* Rank 0 posts to ranks that receive only after a later message of rank 0; the posted memory
+ * changes by then. */
 static inline enum sotto_status any_posted(struct worker *w)
 {
     float *x = calloc(ANY_LONG, sizeof *x);

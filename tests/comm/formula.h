@@ -1,5 +1,5 @@
-/* What collectives cost on links that nobody else uses, written down from comm.h and links/route.h: for
- * `nodes` nodes of `each` workers with an adapter a worker. */
+/* Times of collectives on links without other traffic, written from comm.h and links/route.h, for
+ * `nodes` nodes of `each` workers with one adapter per worker. */
 #ifndef SOTTO_TESTS_COMM_FORMULA_H
 #define SOTTO_TESTS_COMM_FORMULA_H
 
@@ -8,7 +8,7 @@
 
 #include "comm/links/link.h"
 
-/* As near as rounding lets a time come to its formula. */
+/* True if two times are equal but for rounding. */
 static inline bool near(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fabs(b);
@@ -24,7 +24,8 @@ static inline double formula_message(struct link link, double bytes)
     return link.latency + (link.bandwidth > 0 ? bytes / link.bandwidth : 0);
 }
 
-/* Half of an all-reduce of `bytes` in all: a reduce-scatter or an all-gather. */
+/* Returns the seconds of half an all-reduce of `bytes` in all: a reduce-scatter or an all-gather.
+ */
 static inline double formula_turn(const struct formula *f, double bytes)
 {
     const double block = bytes / (f->nodes * f->each);
@@ -32,7 +33,8 @@ static inline double formula_turn(const struct formula *f, double bytes)
            (f->nodes - 1) * formula_message(f->inter, block);
 }
 
-/* The slower of a message inside and one between nodes, of those that there are. */
+/* Returns the seconds of the slower message, inside a node or between nodes, if the layout has
+ * both. */
 static inline double formula_slower(const struct formula *f, double bytes)
 {
     const double inside = f->each > 1 ? formula_message(f->intra, bytes) : 0;
@@ -40,7 +42,7 @@ static inline double formula_slower(const struct formula *f, double bytes)
     return fmax(inside, between);
 }
 
-/* `bytes` from each worker to all, in rounds of doubling distance. */
+/* Returns the seconds of rounds of doubling distance that move `bytes` from each worker to all. */
 static inline double formula_rounds(const struct formula *f, double bytes)
 {
     const int n = f->nodes * f->each;

@@ -1,12 +1,12 @@
-/* Collectives of a device's vectors stay there: the bits of the host's sums, and nothing of them
- * passes the host. Vectors are made and changed right before and behind the calls. */
+/* Collectives of vectors in device memory stay there: the bits of the host's sums, and no byte
+ * passes the host. Vectors are made and changed right before and after the calls. */
 #ifndef SOTTO_TESTS_COMM_STAY_H
 #define SOTTO_TESTS_COMM_STAY_H
 
 #include "comm/suite.h"
 
-/* A GPU has the bits of the host's sums, too. */
-static inline const char *far_device(void)
+/* Returns the device of the test; a GPU has the bits of the host's sums too. */
+static inline const char *stay_device(void)
 {
     const char *name = getenv("SOTTO_TEST_DEVICE");
     return name ? name : "apart";
@@ -16,7 +16,7 @@ struct stay {
     struct device dev;
     struct memory memory;
     struct buffer x, y;
-    float *host; /* 2 of `count` */
+    float *host; /* (2, count) */
     size_t count;
 };
 
@@ -37,7 +37,7 @@ static inline enum sotto_status stay_calls(struct worker *w, struct stay *s, enu
             suite_put(host, i, stay_value(c->rank, i + (size_t)round));
         ops->write(&s->dev, x, s->host, s->count);
         TRY(comm_allreduce(c, y, x, s->count));
-        ops->fill(&s->dev, x, s->count, 7); /* not before all have read it */
+        ops->fill(&s->dev, x, s->count, 7); /* after all ranks have read x */
         TRY(comm_allreduce(c, host, host, s->count));
         const struct view got = view_of(s->host + s->count, type);
         ops->read(&s->dev, got.data, y, s->count);
@@ -66,7 +66,7 @@ static inline enum sotto_status stay_run(struct worker *w, void *arg)
 {
     const size_t *count = arg;
     struct stay s = {.count = *count};
-    TRY(device_open(&s.dev, far_device(), &s.memory, 1));
+    TRY(device_open(&s.dev, stay_device(), &s.memory, 1));
     TRY(buffer_init(&s.x, &s.dev, DTYPE_F32, s.count, MEMORY_OUTER));
     TRY(buffer_init(&s.y, &s.dev, DTYPE_F32, s.count, MEMORY_OUTER));
     s.host = malloc(2 * s.count * sizeof *s.host);
@@ -78,7 +78,7 @@ static inline enum sotto_status stay_run(struct worker *w, void *arg)
     free(s.host);
     buffer_free(&s.x);
     buffer_free(&s.y);
-    device_close(&s.dev); /* at once: nobody needs it any more */
+    device_close(&s.dev); /* at once: no rank needs the device any more */
     return st;
 }
 

@@ -1,6 +1,6 @@
-/* One suite over every backend: each worker of a world runs it and returns a status, so it works in
- * threads, in virtual time and as MPI ranks alike. Sums are of small integers and therefore exact,
- * but for those that tell the order. */
+/* One suite for every backend: each worker of a world runs the suite and returns a status, so the
+ * suite runs in threads, in virtual time and as MPI ranks. Sums are of small integers, hence exact,
+ * except where a test checks the order of sums. */
 #ifndef SOTTO_TESTS_COMM_SUITE_H
 #define SOTTO_TESTS_COMM_SUITE_H
 
@@ -18,27 +18,28 @@
             return fail(SOTTO_EINVAL, __VA_ARGS__);                                                \
     } while (0)
 
-/* The longest vector. Filling and checking a million takes a minute or two under a sanitizer, and
- * shows it nothing that several pieces of a sum for each of 8 ranks do not. */
+/* The longest vector. A million elements take a minute or two under a sanitizer, which finds no
+ * more in them than in several pieces for each of 8 ranks. */
 #if defined SANITIZED_ADDRESS || defined SANITIZED_THREAD
 enum { SUITE_LONGEST = 20000 };
 #else
 enum { SUITE_LONGEST = 1000000 };
 #endif
 
-/* Of two ranks, whose blocks are the longest, and of eight. */
+/* Returns the longest vector: blocks are longest with two ranks, shortest with eight. */
 static inline size_t suite_longest(int size)
 {
     return size == 2 || size == 8 ? SUITE_LONGEST : SUITE_LONGEST > 20000 ? 20000 : 1023;
 }
 
-/* Long enough that no sum is small (COMM_SMALL) and every block has pieces. */
+/* Elements of a vector of which no sum is small (COMM_SMALL) and every block has several pieces. */
 enum { SUITE_LARGE = 17000 };
 
-/* Elements of a message whose send waits for nobody. */
+/* Elements of a message whose send does not wait for the receiver. */
 enum { SUITE_QUEUES = 1023 };
 
-/* What rank r brings at place i: small integers, other ones for every call, again and again. */
+/* Returns the value of rank r at place i: small integers, with a period, different in every call.
+ */
 enum { SUITE_PERIOD = 17 };
 
 static inline float suite_value(int rank, size_t i, int call)
@@ -69,10 +70,10 @@ static inline float suite_total(int size, size_t i, int call)
 
 struct suite {
     struct comm *c;
-    struct view x, y;   /* host, y behind x */
-    struct buffer away; /* both again, where the communicator has a device */
+    struct view x, y;   /* in host memory, y after x */
+    struct buffer away; /* x and y again, if the communicator has a device */
     int call;
-    float sum[SUITE_PERIOD]; /* of all ranks' values in this call */
+    float sum[SUITE_PERIOD]; /* sums of all ranks' values in the current call */
 };
 
 static inline enum sotto_status suite_init(struct suite *s, struct comm *c, size_t most)
@@ -90,7 +91,7 @@ static inline void suite_free(struct suite *s)
     free(s->x.data);
 }
 
-/* Where the communicator finds what lies at v. */
+/* Returns the view of v that a call gets: on the device, if there is one. */
 static inline struct view suite_at(const struct suite *s, struct view v)
 {
     if (!s->away.dev)
@@ -99,7 +100,7 @@ static inline struct view suite_at(const struct suite *s, struct view v)
     return (struct view){(char *)to.data + ((char *)v.data - (char *)s->x.data), v.type, to.place};
 }
 
-/* Before a call, and behind it. */
+/* Copy the vectors to the device before a call, and back after. */
 static inline void suite_push(const struct suite *s, size_t count)
 {
     const struct view all[] = {s->x, s->y};
@@ -190,8 +191,8 @@ static inline enum sotto_status suite_received(struct suite *s, size_t count, in
     return SOTTO_OK;
 }
 
-/* To the right and from the left, twice, so that messages queue; a send of a long one may wait for
- * its receiver, so that ranks take turns. */
+/* Sends two messages to the right and receives two from the left, so that messages queue. The send
+ * of a long message may wait for its receiver, so ranks take turns. */
 static inline enum sotto_status suite_messages(struct suite *s, size_t count)
 {
     struct comm *c = s->c;
@@ -214,7 +215,8 @@ static inline enum sotto_status suite_messages(struct suite *s, size_t count)
     return suite_received(s, count, left, s->call);
 }
 
-/* Everybody with everybody, of other lengths: rank r sends r less than there is room for. */
+/* Every rank exchanges with every other rank, messages of different lengths: rank r sends r
+ * elements less than there is room for. */
 static inline enum sotto_status suite_exchange(struct suite *s, size_t count)
 {
     struct comm *c = s->c;
@@ -234,8 +236,8 @@ static inline enum sotto_status suite_exchange(struct suite *s, size_t count)
     return SOTTO_OK;
 }
 
-/* Numbers whose sum depends on the order, also where bf16 rounds it: large ones that cancel take
- * other bits of the small ones with them in another order. */
+/* Returns numbers whose sum depends on the order, also after rounding to bf16: large numbers that
+ * cancel remove other bits of the small ones in another order. */
 static inline float suite_real(struct view v, int rank, size_t i)
 {
     const size_t h = (i * 31 + (size_t)rank * 17) % 101 + i % 7 * (size_t)rank;
@@ -249,12 +251,12 @@ static inline float suite_rounded(struct view v, float x)
     return v.type == DTYPE_F32 ? x : bf16_widen(bf16_round(x));
 }
 
-/* Element i of block b, summed as comm.h promises. */
+/* Returns element i of block b, summed in the order of comm.h. */
 static inline float suite_in_order(struct view v, struct layout l, int b, size_t i)
 {
     float total = 0;
     for (int k = 1; k <= l.nodes; k++) {
-        const int first = (b / l.each + k) % l.nodes * l.each; /* rank of the node */
+        const int first = (b / l.each + k) % l.nodes * l.each; /* first rank of the node */
         float sum = suite_real(v, first + (b % l.each + 1) % l.each, i);
         for (int p = 2; p <= l.each; p++)
             sum += suite_real(v, first + (b % l.each + p) % l.each, i);
@@ -336,7 +338,7 @@ static inline enum sotto_status suite_small(struct comm *c)
     return SOTTO_OK;
 }
 
-/* Rows and columns of a 2-wide mesh, and communicators of those. */
+/* Splits into rows and columns of a mesh 2 wide, and splits these again. */
 static inline enum sotto_status suite_split(struct comm *c, bool ordered)
 {
     struct comm *row, *column, *copy;
@@ -359,7 +361,7 @@ static inline enum sotto_status suite_split(struct comm *c, bool ordered)
 struct suite_lane {
     struct comm *c;
     float x[1000];
-    struct buffer away; /* the worker's, where it has a device */
+    struct buffer away; /* the worker's vectors on its device, if it has one */
 };
 
 static inline enum sotto_status suite_lane_job(void *arg)
@@ -369,8 +371,8 @@ static inline enum sotto_status suite_lane_job(void *arg)
     return comm_allreduce(l->c, v, v, 1000);
 }
 
-/* The lane's device context, of the same kind as the worker's; its jobs begin behind the worker's
- * ops. */
+/* Opens the lane's device context, of the same kind as the worker's. Jobs of the lane begin after
+ * the worker's ops. */
 static inline enum sotto_status suite_lane_device(struct lane *lane, struct comm *own,
                                                   struct device *dev)
 {
@@ -420,7 +422,7 @@ static inline enum sotto_status suite_lanes(struct worker *w)
     return SOTTO_OK;
 }
 
-/* A lane is waited for as far as its first job: the second one ends only behind that. */
+/* A wait for the first job of a lane: the second job ends only after this wait. */
 struct suite_pair {
     struct comm *c;
     float x, marked;
@@ -462,7 +464,7 @@ static inline enum sotto_status suite_lane_part(struct worker *w)
     return SOTTO_OK;
 }
 
-/* Workers on nodes, and how they lie there. */
+/* Workers, their nodes, and the layout. */
 struct suite_nodes {
     int workers, node[8];
     struct layout want;
@@ -501,7 +503,7 @@ static inline enum sotto_status suite_on_nodes(struct worker *w, void *arg)
 struct suite_config {
     size_t most;        /* longest vector */
     bool ordered;       /* sums have the promised order */
-    const char *device; /* that has the vectors; NULL: the host */
+    const char *device; /* device of the vectors; NULL: host memory */
 };
 
 static inline enum sotto_status suite_calls(struct worker *w, const struct suite_config *config)

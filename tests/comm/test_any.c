@@ -1,5 +1,5 @@
-/* Receiving from whoever comes first: the suite (any.h) between threads and in virtual time, the
- * order of arrival, times to wait until, many senders, and what ends a wait. */
+/* Receiving the first message of any sender: the suite (any.h) between threads and in virtual time,
+ * the order of arrival, time limits, many senders, and the ends of waits. */
 #include "base/scratch.h"
 #include "comm/any.h"
 
@@ -42,7 +42,7 @@ static void suite(void **state)
         }
 }
 
-/* An arrival that rank 0 is to see. */
+/* An arrival that rank 0 expects. */
 struct arrival {
     int from;
     double at;
@@ -59,8 +59,9 @@ static enum sotto_status expect(struct worker *w, const struct arrival *want, in
     return SOTTO_OK;
 }
 
-/* Each on a node of its own, ranks 1 to 4 of speeds 8, 4, 2, 1: all send 1 MB at once, and rank 0
- * has room for all. Latencies are alike. Rank 1 sends once more, which comes behind rank 4's. */
+/* All workers on nodes of their own, ranks 1 to 4 with speeds 8, 4, 2, 1: all send 1 MB at the same
+ * time, and rank 0's link is wide enough for all. Latencies are equal. Rank 1 sends once more; this
+ * message arrives after rank 4's. */
 static enum sotto_status unequal_links(struct worker *w, void *arg)
 {
     (void)arg;
@@ -74,8 +75,8 @@ static enum sotto_status unequal_links(struct worker *w, void *arg)
     return comm_send(w->world, view_none, MB / 4, 0);
 }
 
-/* Rank 1's sets out and has left first, but takes long. When it has left, rank 0 waits for it. Rank
- * 2 is near. */
+/* Rank 1's message is sent and leaves first, but has a long latency. Rank 0 begins to wait after it
+ * has left. Rank 2 is near. */
 static enum sotto_status overtake(struct worker *w, void *arg)
 {
     (void)arg;
@@ -99,8 +100,8 @@ static void earliest(void **state)
     assert_ok(engine_virtual(&config, overtake, NULL));
 }
 
-/* All of one time: the lower ranks send from lanes, which have their turn behind the workers. So
- * has rank 0's, which waits already or comes to it between the others' turns. */
+/* All at the same time: the lower ranks send from lanes, which run after the workers. Rank 0's lane
+ * waits already, or begins to wait between the others' turns. */
 static enum sotto_status send_now(void *arg)
 {
     return comm_send(arg, view_none, MB / 4, 0);
@@ -131,14 +132,14 @@ static enum sotto_status tie(struct worker *w, void *arg)
         st = lane_start(lane, send_now, w->world);
     else if (st == SOTTO_OK)
         st = lane_start(lane, expect_all, &t);
-    w->ops->sync_clock(w); /* the lane runs, not its worker for it */
+    w->ops->sync_clock(w); /* the lane runs its job itself */
     if (st == SOTTO_OK)
         st = lane_wait(lane);
     lane_close(lane);
     return st;
 }
 
-/* They have come before rank 0 looks, or at the time at which it does. */
+/* Messages that have arrived before rank 0 looks, or arrive at the time at which it looks. */
 static enum sotto_status late_tie(struct worker *w, void *arg)
 {
     static const struct arrival want[] = {{1, 2}, {2, 2}, {3, 2}, {4, 2}};
@@ -161,8 +162,8 @@ static void ties(void **state)
     assert_ok(engine_virtual(&config, late_tie, &(double){2}));
 }
 
-/* 1 MB on a link of 1 MB/s with a latency of 1 s, which is sent at 0: what comes at the very time
- * has come, just before it has not, and what has come is there for whoever does not wait. */
+/* Messages of 1 MB on a link of 1 MB/s with a latency of 1 s. The first, sent at 0, has arrived at
+ * exactly 2 s and not just before; a limit in the past returns messages that have arrived. */
 static enum sotto_status deadline_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -173,18 +174,18 @@ static enum sotto_status deadline_worker(struct worker *w, void *arg)
         return comm_send(w->world, view_none, MB / 4, 0);
     }
     const double before = nextafter(2, 0);
-    TRY(take(w, MB / 4, 0.5, &from)); /* while it leaves */
+    TRY(take(w, MB / 4, 0.5, &from)); /* the message is still leaving */
     CHECK(from == -1 && now(w) == 0.5, "rank %d at %.17g", from, now(w));
     TRY(take(w, MB / 4, before, &from));
     CHECK(from == -1 && now(w) == before, "rank %d at %.17g", from, now(w));
     TRY(take(w, MB / 4, 2, &from));
     CHECK(from == 1 && now(w) == 2, "rank %d at %.17g", from, now(w));
-    TRY(take(w, MB / 4, 0, &from)); /* the time has passed, and the next one not come */
+    TRY(take(w, MB / 4, 0, &from)); /* the limit is in the past, and no other message has arrived */
     CHECK(from == -1 && now(w) == 2, "rank %d at %.17g", from, now(w));
     TRY(compute(w, 1));
     TRY(take(w, MB / 4, -INFINITY, &from));
     CHECK(from == 1 && now(w) == 3, "rank %d at %.17g", from, now(w));
-    TRY(take(w, MB / 4, 100, &from)); /* it need not wait */
+    TRY(take(w, MB / 4, 100, &from)); /* returns when the message arrives, before the limit */
     CHECK(from == 1 && now(w) == 4, "rank %d at %.17g", from, now(w));
     return SOTTO_OK;
 }
@@ -197,7 +198,7 @@ static void deadlines(void **state)
     assert_ok(engine_virtual(&config, deadline_worker, NULL));
 }
 
-/* What is sent in a pause takes no time, but does not overtake what the rank sent before. */
+/* A message sent in a pause takes no time, but does not overtake earlier messages of its rank. */
 static enum sotto_status pause_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -226,7 +227,7 @@ static void a_pause_keeps_order(void **state)
 }
 
 /* Groups of unequal speed push large vectors without data to a server in rank 0's lane, which
- * answers; the workers compute, with jitter. */
+ * answers; the workers compute with jitter. */
 enum { PUSHES = 3, SENDERS = SANITIZED ? 204 : 1024, PUSH = 7000000 };
 
 struct history {
@@ -278,7 +279,7 @@ static enum sotto_status history_worker(struct worker *w, void *arg)
     return st;
 }
 
-/* The same every time, in the order of time, and everybody's. */
+/* Every run is the same; pushes arrive in the order of time, and none is lost. */
 static void many_senders(void **state)
 {
     (void)state;
@@ -311,8 +312,8 @@ static void many_senders(void **state)
     free(h[1]);
 }
 
-/* Modelled links between threads: rank 1's message of a second sets out first, rank 2's small one
- * when it has. */
+/* Modelled links between threads: rank 1's message of a second starts first, rank 2's small message
+ * when the first has left. */
 static enum sotto_status shaped_worker(struct worker *w, void *arg)
 {
     atomic_bool *under_way = arg;
@@ -351,7 +352,8 @@ static void links_between_threads(void **state)
 
 enum ending { FAILS, ENDS, FREES, ENDS_LATER, ENDINGS };
 
-/* Rank 0 waits for the others in its lane while it computes; how = the way they end. */
+/* Rank 0 waits for the other ranks in its lane while it computes; `how` is the way in which they
+ * end. */
 struct wait {
     struct comm *c;
     double until;
@@ -374,7 +376,7 @@ static enum sotto_status ending_worker(struct worker *w, void *arg)
     TRY(w->ops->lane(w, &lane));
     enum sotto_status st = SOTTO_OK;
     struct comm *c = a.c;
-    if (how == ENDS) /* the world's */
+    if (how == ENDS) /* ends the world's communicator */
         a.c = w->world;
     if (w->rank == 0 && (st = lane_start(lane, wait_in_lane, &a)) == SOTTO_OK)
         st = lane_wait(lane);
@@ -390,7 +392,7 @@ static void ends(void **state)
 {
     (void)state;
     struct engine_config config = {.workers = 4};
-    alarm(300); /* where it waits, the test fails */
+    alarm(300); /* a wait without end fails the test */
     for (int e = 0; e < 2; e++)
         for (int i = 0; i < ENDINGS; i++) {
             enum ending how = (enum ending)i;
@@ -413,7 +415,7 @@ static enum sotto_status differ(struct worker *w, void *arg)
     return comm_recv_any(w->world, view_of(x, DTYPE_F32), 4, NULL, INFINITY, &from);
 }
 
-/* A recv from one that has ended is none from nobody: it does not wait for ever either. */
+/* A recv from a rank that has ended: returns an error, and does not wait. */
 static enum sotto_status wait_for_one(struct worker *w, void *arg)
 {
     (void)arg;

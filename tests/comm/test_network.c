@@ -1,4 +1,4 @@
-/* Links that are shared: the network by itself, and what workers see of it in virtual time. */
+/* Shared links: the network by itself, and its effects on workers in virtual time. */
 #include "base/scratch.h"
 #include "comm/suite.h"
 
@@ -52,8 +52,9 @@ static void finish(struct network *net)
         network_end_next(net);
 }
 
-/* 0 -> 1 alone for a second, then beside 0 -> 2, which has 2 -> 3 beside it on no side: half each
- * of worker 0's way out, all of worker 2's; and what is left over when one has ended. */
+/* 0 -> 1 alone for a second, then together with 0 -> 2, and with 2 -> 3, which shares no port with
+ * either: each of the first two gets half of worker 0's outgoing port, 2 -> 3 all of worker 2's.
+ * The bytes left when one has ended get the full rate. */
 static void shares(void **state)
 {
     (void)state;
@@ -66,22 +67,23 @@ static void shares(void **state)
     post(net, &l[1], 1, 0, 2, 50, 1);
     post(net, &l[2], 2, 2, 3, 100, 1);
     finish(net);
-    assert_true(near(end_time[0], 3.5)); /* 100 by 1 s, 50 by 2 s, 150 in the rest */
+    assert_true(near(end_time[0], 3.5)); /* 100 bytes by 1 s, 50 more by 2 s, 150 in the rest */
     assert_true(near(end_time[1], 2));
     assert_true(near(end_time[2], 2));
-    /* Max-min: three into worker 3 get a third each; worker 0's other stream takes what is left. */
+    /* Max-min: three streams into worker 3 get a third each; worker 0's other stream takes the
+     * rest. */
     post(net, &l[0], 0, 0, 3, 100, 4);
     post(net, &l[1], 1, 1, 3, 100, 4);
     post(net, &l[2], 2, 2, 3, 100, 4);
     post(net, &l[3], 3, 0, 1, 200, 4);
     finish(net);
     assert_true(near(end_time[0], 7) && near(end_time[1], 7) && near(end_time[2], 7));
-    assert_true(near(end_time[3], 7)); /* 200/3 a second */
+    assert_true(near(end_time[3], 7)); /* 200/3 bytes/s */
     network_close(net);
 }
 
-/* Streams that are parts of one: what is left of a side when all that goes through it has its rate
- * may be a rounding error, which is nobody's. */
+/* Streams that are fractions: after all flows through a port have a rate, the port's spare capacity
+ * may be a rounding error, which no flow gets. */
 static void parts_of_streams(void **state)
 {
     (void)state;
@@ -91,7 +93,7 @@ static void parts_of_streams(void **state)
     struct letter l[4];
     assert_ok(network_open(&net, &links, node, 8));
     for (int i = 0; i < 4;
-         i++) { /* all out of worker 0; all but the last into workers of their own */
+         i++) { /* all leave worker 0; all but the last enter workers of their own */
         const struct network_hop hop = network_hop(net, 0, i < 3 ? i + 1 : 3);
         l[i] = (struct letter){.flow.ended = letter_ended, .flow.n = 2, .number = i};
         l[i].flow.use = l[i].use;
@@ -101,13 +103,13 @@ static void parts_of_streams(void **state)
         network_start(net, &l[i].flow, 100, 0);
     }
     finish(net);
-    for (int i = 0; i < 4; i++) /* 100 a second through one stream in all */
+    for (int i = 0; i < 4; i++) /* 100 bytes/s, one stream in all */
         assert_true(near(end_time[i], 1));
     network_close(net);
 }
 
-/* All streams of a flow that another side holds up count where it is wide: 0 -> 1 enters worker 1
- * in 10 streams of 10 bytes a second, leaves worker 0 in 3 of them, and 70 are left for 0 -> 2. */
+/* All streams of a flow held up by one port count at its other ports: 0 -> 1 enters worker 1 in 10
+ * streams of 10 bytes/s and leaves worker 0 in 3 of them, so 70 bytes/s remain for 0 -> 2. */
 static void wide_flows(void **state)
 {
     (void)state;
@@ -132,7 +134,8 @@ static void wide_flows(void **state)
     }
 }
 
-/* Adapters: two of a node serve places in turn, a slow node's are slow, other ways are none's. */
+/* Adapters: the two adapters of a node serve places in turn, those of a slow node are slow, and
+ * messages inside a node use none. */
 static void adapters(void **state)
 {
     (void)state;
@@ -159,7 +162,7 @@ static void adapters(void **state)
     network_close(net);
 }
 
-/* Two lanes at once: each all-reduce takes what both would take one after the other. */
+/* Two lanes at once: each all-reduce takes the time of both in sequence. */
 struct two {
     struct comm *c[2];
     struct lane *lane[2];
@@ -218,7 +221,7 @@ static void two_lanes(void **state)
     }
 }
 
-/* Seven send 1 MB to one rank, which has room for 1 MB a second. */
+/* Seven ranks send 1 MB each to one rank, which receives 1 MB/s. */
 static enum sotto_status incast_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -234,8 +237,8 @@ static enum sotto_status incast_worker(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* Four pairs across two nodes with one adapter each; then the other direction beside it, which is
- * another side. */
+/* Four pairs across two nodes with one adapter each; then also the other direction, which uses the
+ * other ports. */
 static enum sotto_status pairs_worker(struct worker *w, void *arg)
 {
     const double want = *(const double *)arg;
@@ -269,8 +272,8 @@ static void many_at_once(void **state)
     assert_ok(engine_virtual(&config, pairs_worker, &(double){1}));
 }
 
-/* A ring made of exchanges takes as long as the collective, on even links and on mixed ones, where
- * nodes are uneven and one is slow. */
+/* A ring made of exchanges takes the time of the collective, on equal links and on mixed links,
+ * with uneven nodes of which one is slow. */
 static enum sotto_status ring_worker(struct worker *w, void *arg)
 {
     const size_t *count = arg;
@@ -281,7 +284,7 @@ static enum sotto_status ring_worker(struct worker *w, void *arg)
     double begin = now(w);
     for (int i = 0; i < w->size - 1; i++)
         TRY(comm_exchange(w->world, v, *count, next, v, *count, previous, &came));
-    TRY(comm_barrier(w->world)); /* the slowest rank's time */
+    TRY(comm_barrier(w->world)); /* time of the slowest rank */
     const double barrier = begin, made = now(w) - begin - barrier;
     begin = now(w);
     TRY(comm_allgather(w->world, v, v, *count * (size_t)w->size));
@@ -305,7 +308,8 @@ static void made_of_messages(void **state)
     }
 }
 
-/* A ring on mixed links: the slow hop is busy all the time; the way around decides the rest. */
+/* A ring on mixed links: the slow hop is always busy, and the length of the ring decides the rest.
+ */
 static void mixed_rings(void **state)
 {
     (void)state;
@@ -317,16 +321,16 @@ static void mixed_rings(void **state)
     assert_ok(network_open(&net, &links, node, 4));
     route_open(&route, net, worker, node, 4);
     assert_int_equal(route.layout.nodes, 1);
-    /* 3 steps of 100 KB blocks over the slow hops 2 -> 3 and 3 -> 0: one of them three times, and
-     * twice over to the other and on */
+    /* 3 steps of 100 KB blocks over the slow hops 2 -> 3 and 3 -> 0: one slow hop passes three
+     * blocks, and both latencies are added */
     const double block = 1e5, slow = block + 0.25;
     assert_ok(route_seconds(&route, (struct route_call){.call = COMM_ALLGATHER, .bytes = 4 * block},
                             &seconds));
     assert_true(near(seconds, slow + slow + block));
     assert_ok(route_seconds(&route, (struct route_call){.call = COMM_ALLGATHER, .bytes = 2 * block},
-                            &seconds)); /* half the blocks, nothing left of the first */
+                            &seconds)); /* blocks of half the size: the time is new */
     assert_true(near(seconds, 3 * block / 2 + 2 * 0.25));
-    /* straight to whoever sums: three blocks from each of node 0 out, one after the other */
+    /* straight to the summing ranks: three blocks cross to node 1, one after the other */
     assert_ok(route_seconds(
         &route, (struct route_call){.call = COMM_REDUCE_SCATTER, .bytes = 4 * block, .bf16 = true},
         &seconds));
@@ -335,8 +339,9 @@ static void mixed_rings(void **state)
     network_close(net);
 }
 
-/* A side that no hop of the ring goes through may be the one that straight ways wait for: of a slow
- * node's workers the first and the last have an adapter each, the two between them share one. */
+/* Blocks that go straight to the summing ranks may wait for a port that no hop of the ring uses: of
+ * a slow node's workers the first and the last have an adapter each, and the two between share one.
+ */
 static void slowest_of_straight_ways(void **state)
 {
     (void)state;

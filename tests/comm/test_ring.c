@@ -1,15 +1,15 @@
-/* The ring over messages between threads: the bits of the threads' own sums, and bytes that go
- * where the front books them, whatever the backend, type, count and nodes. */
+/* The ring over messages between threads: the bits of the threads' own sums, and the bytes of the
+ * front's counts, for every type, count and layout. */
 
 #include "base/scratch.h"
 
 #include "comm/ring.h"
 #include "comm/suite.h"
 
-enum { MOST = 8, MOST_COUNT = 20000 }; /* ranks; elements: not small for two of bf16 */
+enum { MOST = 8, MOST_COUNT = 20000 }; /* ranks; elements, not small with two ranks in bf16 */
 enum { UNTOUCHED = -96 };
 
-/* A ring of one rank; what it sent to each other. */
+/* One rank's ring, and the bytes sent to each other rank. */
 struct traced {
     struct comm *c;
     struct {
@@ -95,7 +95,7 @@ static enum sotto_status calls(struct traced *t, enum dtype type, size_t count)
 {
     static float room[MOST][3][MOST_COUNT + 1];
     struct comm *c = t->c;
-    const struct ring ring = {&transport, c, 1 << 10}; /* several pieces a block */
+    const struct ring ring = {&transport, c, 1 << 10}; /* several pieces per block */
     struct view x = view_of(room[c->rank][0], type), y = view_of(room[c->rank][1], type),
                 want = view_of(room[c->rank][2], type);
     struct comm_block b = comm_block(count, c->size, c->rank);

@@ -1,5 +1,5 @@
-/* Vectors that are a device's: every call has the bits of host memory, whoever moves it, and lanes
- * begin behind what their starter has issued. */
+/* Vectors in device memory: every call has the bits of host memory, on the device or through the
+ * host, and jobs of lanes begin after the ops that their starter has issued. */
 #include <math.h>
 
 #include "base/scratch.h"
@@ -13,13 +13,13 @@ static void suite_on_a_device(void **state)
     (void)state;
     for (int size = 1; size <= 4; size++) {
         const struct engine_config config = {.workers = size};
-        struct suite_config how = {size == 3 ? 20000 : 1023, true, far_device()};
+        struct suite_config how = {size == 3 ? 20000 : 1023, true, stay_device()};
         for (int e = 0; e < 2; e++)
             assert_ok(engines[e](&config, suite_run, &how));
     }
 }
 
-/* Host memory on one side of a call, a device's on the other. */
+/* Host memory on one side of a call, device memory on the other. */
 static enum sotto_status mix(struct worker *w, void *arg)
 {
     enum { N = 100 };
@@ -87,9 +87,9 @@ static enum sotto_status check_letter(struct device *dev, struct view got, float
     return SOTTO_OK;
 }
 
-/* Rank 0 sends its device's vector twice and the host's once, writes over each at once, and is gone
- * before rank 1 receives the first one to its device, by either call, the second one to the host,
- * and the third one to its device. */
+/* Rank 0 sends its device's vector twice and the host's once, overwrites each at once, and closes
+ * its device before rank 1 receives: the first message to its device, by either call, the second to
+ * the host, and the third to its device. */
 static enum sotto_status send_and_go(struct worker *w, struct device *dev, struct view x)
 {
     float host[LETTER];
@@ -114,7 +114,7 @@ static enum sotto_status receive_from_the_gone(struct worker *w, struct device *
     const size_t whole = sizeof host;
     int from = 0;
     TRY(w->ops->compute(w, NULL, NULL, 1));
-    dev->ops->fill(dev, x, LETTER, 9); /* not behind what comes */
+    dev->ops->fill(dev, x, LETTER, 9); /* must not overwrite a message received later */
     TRY(any ? comm_recv_any(c, x, LETTER, NULL, INFINITY, &from) : comm_recv(c, x, LETTER, 0));
     TRY(check_letter(dev, x, 1));
     CHECK(c->staged == 0, "%lld bytes went through the host", (long long)c->staged);
@@ -132,7 +132,7 @@ static enum sotto_status letters_job(struct worker *w, void *arg)
     struct memory memory = {0};
     struct device dev;
     struct buffer x;
-    TRY(device_open(&dev, far_device(), &memory, 1));
+    TRY(device_open(&dev, stay_device(), &memory, 1));
     TRY(buffer_init(&x, &dev, DTYPE_F32, LETTER, MEMORY_OUTER));
     w->world->dev = &dev;
     const enum sotto_status st = w->rank == 0
@@ -155,7 +155,7 @@ static void messages_stay_on_the_device(void **state)
     assert_int_equal(unsetenv("SOTTO_APART_DELAY"), 0);
 }
 
-/* A rank that brings host memory where the others bring a device's. */
+/* A rank with host memory among ranks with device memory. */
 static enum sotto_status disagree(struct worker *w, void *arg)
 {
     struct memory memory = {0};
@@ -193,10 +193,10 @@ static enum sotto_status copy_job(void *arg)
 {
     struct copying *c = arg;
     c->dev[1].ops->copy(&c->dev[1], c->y.view, c->x.view, N);
-    return SOTTO_OK; /* not waited for here: a job ends when its ops have */
+    return SOTTO_OK; /* no wait here: a job ends when its ops have */
 }
 
-/* How often a lane's job did not see what its starter had issued. */
+/* Returns how often a lane's job did not see the ops that its starter had issued. */
 static enum sotto_status start_and_look(struct worker *w, struct copying *c, bool behind,
                                         int *wrong)
 {
@@ -229,7 +229,7 @@ static enum sotto_status look(struct worker *w, void *arg)
     TRY(buffer_init(&c.y, &c.dev[0], DTYPE_F32, N, MEMORY_OUTER));
     TRY(start_and_look(w, &c, true, &wrong));
     CHECK(wrong == 0, "%d jobs began before what was issued", wrong);
-#ifndef SANITIZED_THREAD /* which sees the race */
+#ifndef SANITIZED_THREAD /* ThreadSanitizer reports the race */
     TRY(start_and_look(w, &c, false, &wrong));
     CHECK(wrong > 0, "a lane that follows nobody goes unnoticed");
 #endif

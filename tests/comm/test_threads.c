@@ -35,7 +35,7 @@ static enum sotto_status fail_in_call(struct worker *w, void *arg)
     int culprit = *(int *)arg;
     if (w->rank == culprit)
         return fail(SOTTO_ENUMERIC, "the loss is no number");
-    for (;;) { /* the others are in the middle of something */
+    for (;;) { /* other workers are inside calls */
         float x[64] = {0};
         struct view v = view_of(x, DTYPE_F32);
         TRY(comm_allreduce(w->world, v, v, 64));
@@ -107,14 +107,14 @@ static enum sotto_status meet_too_late(struct worker *w, void *arg)
     return comm_barrier(w->world);
 }
 
-/* Who gave up a meeting has not come to it: the next one must not believe so, or it waits for an
- * end of the call to which nobody comes. */
+/* A rank that gave up a meeting does not count as arrived: otherwise the next meeting would wait
+ * for an end of the call that the rank never reaches. */
 static void gave_up_is_gone(void **state)
 {
     (void)state;
     atomic_bool gave_up = false;
     struct engine_config config = {.workers = 2};
-    alarm(60); /* where it waits, the test fails */
+    alarm(60); /* a wait without end fails the test */
     assert_fails(engine_threads(&config, meet_too_late, &gave_up), SOTTO_EIO, "worker 1: enough");
     alarm(0);
 }
@@ -168,8 +168,8 @@ static enum sotto_status time_ring(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* With links a call takes at least what they need: here two workers of a node share its adapter,
- * each for a quarter of the vector, once for the sum and once for its way back. */
+/* With links a call takes at least the time of the links: here the two workers of a node share its
+ * adapter, each for a quarter of the vector in the sum, and again in the gather. */
 static void links(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void links(void **state)
         assert_true(t.seconds[r] > 0.99 * want);
 }
 
-/* Two pairs across nodes with one adapter each: together they take the time of two. */
+/* Two pairs across nodes with one adapter each: together they take the time of both in sequence. */
 static enum sotto_status time_pairs(struct worker *w, void *arg)
 {
     struct timing *t = arg;
@@ -251,7 +251,7 @@ static void parse_links(void **state)
 }
 
 /* On 2 x 2 ranks. A large vector of B bytes, reduced: B/2 to the other place, B/4 to the other
- * node; gathered, the same again. A small one goes one and then two ranks back. */
+ * node; gathered: the same again. A small vector is sent one rank back, then two. */
 static enum sotto_status count_bytes(struct worker *w, void *arg)
 {
     (void)arg;
@@ -268,7 +268,7 @@ static enum sotto_status count_bytes(struct worker *w, void *arg)
           (long long)gather->inside, (long long)gather->between);
     TRY(comm_allreduce(w->world, v, v, 1000));
     TRY(comm_allgather(w->world, v, view_at(v, comm_block(1000, 4, w->rank).begin), 1000));
-    const int64_t near = w->rank % 2; /* the rank before it is on its node */
+    const int64_t near = w->rank % 2; /* the rank before is on this node */
     CHECK(all->inside == 80000 + 4000 * near && all->between == 40000 + 12000 - 4000 * near,
           "a small allreduce counted %lld, %lld", (long long)all->inside - 80000,
           (long long)all->between - 40000);
@@ -278,8 +278,8 @@ static enum sotto_status count_bytes(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* Everyone but the root has it from one other: small ones down a tree, here from rank 1 to 3 and
- * then from them to 2 and 0; large ones around. */
+/* Every rank but the root receives from one other: small vectors down a tree, here from rank 1 to 3
+ * and then from both to 2 and 0; large vectors along the ring. */
 static enum sotto_status count_broadcast(struct worker *w, void *arg)
 {
     static const int64_t inside[2][4] = {{0, 0, 0, 0}, {0, 0, 80000, 0}};
@@ -327,7 +327,7 @@ static void thousand_worlds(void **state)
 static char heard[1000];
 static atomic_int lines;
 
-/* Keeps and counts the lines that begin so: on a busy machine anybody may be late. */
+/* Keeps and counts the log lines with this beginning: on a busy machine any rank may be late. */
 static void hear(enum log_level level, const char *line, void *arg)
 {
     (void)level;
@@ -337,7 +337,8 @@ static void hear(enum log_level level, const char *line, void *arg)
     atomic_fetch_add(&lines, 1);
 }
 
-/* Worker 3 comes when `lines` have been heard, or in 20 s; at least 0.1 s after the others. */
+/* Worker 3 arrives when `lines` lines have been logged, or after 20 s; at least 0.1 s after the
+ * others. */
 static enum sotto_status come_late(struct worker *w, void *arg)
 {
     const int want = *(int *)arg;
@@ -351,8 +352,8 @@ static enum sotto_status come_late(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* Rank 3 comes late where rank 1 waits for it, as rank 0 of two; 0 and 2 wait for nobody. It is
- * told of when that takes patience, and when it has taken twice and four times as long. */
+/* Rank 3 is late for a call with rank 1, as rank 0 of two; ranks 0 and 2 do not wait. A warning
+ * names rank 3 after the patience, and again after twice and four times this wait. */
 static void late_ranks_are_named(void **state)
 {
     (void)state;
@@ -362,14 +363,15 @@ static void late_ranks_are_named(void **state)
     atomic_store(&lines, 0);
     assert_ok(engine_threads(&config, come_late, &want));
     assert_int_equal(lines, 3);
-    config.patience = want = 0; /* a minute */
+    config.patience = want = 0; /* default: a minute */
     atomic_store(&lines, 0);
     assert_ok(engine_threads(&config, come_late, &want));
     log_set(NULL, NULL);
     assert_int_equal(lines, 0);
 }
 
-/* A wait is told of once, by one; the next of its length is not, one of twice its length is. */
+/* A wait is reported once, by one rank; an equally long wait is not reported again, and a wait of
+ * twice the length is. */
 static void stall_warnings(void **state)
 {
     (void)state;
@@ -397,7 +399,7 @@ static void stall_warnings(void **state)
                                   "waiting for 21 s: "));
 }
 
-/* Said before anything is made of the square of them. */
+/* Refused before memory is allocated, which grows with the square of the size. */
 static void too_many(void **state)
 {
     (void)state;
@@ -408,7 +410,7 @@ static void too_many(void **state)
 
 enum { LONG = 1 << 18 }; /* elements */
 
-/* Its data stay where they are until they are received: no copy waits anywhere. */
+/* A long message stays in the sender's memory until it is received: no copy is made. */
 static enum sotto_status send_long(struct worker *w, void *arg)
 {
     atomic_bool *sent = arg;
@@ -421,14 +423,14 @@ static enum sotto_status send_long(struct worker *w, void *arg)
         return SOTTO_OK;
     }
     nanosleep(&(struct timespec){0, 20000000},
-              NULL); /* time enough for a sender that does not wait */
+              NULL); /* enough time for a sender that would not wait */
     if (atomic_load(sent))
         return fail(SOTTO_EINVAL, "it was sent before it was received");
     TRY(comm_recv(w->world, v, LONG, 0));
     return x[1][LONG - 1] == 1 ? SOTTO_OK : fail(SOTTO_EINVAL, "it came as %g", x[1][LONG - 1]);
 }
 
-/* Rank 1 takes nothing: it has ended, or failed. */
+/* Rank 1 receives nothing: it has ended, or failed. */
 static enum sotto_status send_to_nobody(struct worker *w, void *arg)
 {
     static float x[2 * LONG];
@@ -460,7 +462,8 @@ static enum sotto_status sleep_50ms(void *stream, const struct view *v, const vo
     return SOTTO_OK;
 }
 
-/* The device is behind: what it has still to compute sets out when it is there. */
+/* The device still computes when the call is made: the vector starts on the link when it is
+ * complete. */
 static enum sotto_status reduce_late(struct worker *w, void *arg)
 {
     enum { COUNT = 100000 }; /* 400 kB: 40 ms */

@@ -1,5 +1,5 @@
-/* Workers in virtual time: the suite, the times of the model, overlap, faults, and that every run
- * is the same. Workers run on stacks of their own, so they return a status and assert nothing. */
+/* Workers in virtual time: the suite, the times of the model, overlap, faults, and equal runs.
+ * Workers run on stacks of their own, so they return a status and assert nothing. */
 #include "base/scratch.h"
 #include "comm/formula.h"
 #include "comm/suite.h"
@@ -46,8 +46,8 @@ static void on_nodes(void **state)
     }
 }
 
-/* The costs of the model: every collective begins with its last rank, here `late` seconds after the
- * others. */
+/* The times of the model. Every collective begins when its last rank arrives, here `late` seconds
+ * after the others. */
 struct costs {
     double bytes, late;
     struct formula formula;
@@ -69,7 +69,7 @@ static enum sotto_status measure(struct worker *w, void *arg)
     TRY(comm_allgather(w->world, view_none, view_none, count));
     at += turn;
     CHECK(near(now(w), at), "allgather ends at %.15g, not %.15g", now(w), at);
-    TRY(comm_broadcast(w->world, view_none, count, w->size - 1)); /* along all but one hop */
+    TRY(comm_broadcast(w->world, view_none, count, w->size - 1)); /* along all hops but one */
     const int crossings = f->each == 1 || f->nodes == 1 ? f->nodes - 1 : f->nodes;
     at += (formula_slower(f, k->bytes) - formula_slower(f, 0)) + crossings * f->inter.latency +
           (n - 1 - crossings) * f->intra.latency;
@@ -116,10 +116,11 @@ static void costs(void **state)
 struct side {
     struct comm *c;
     struct lane *lane;
-    struct comm_collective all; /* its job */
+    struct comm_collective all; /* arguments of the lane's job */
 };
 
-/* A job that makes a collective, or one that is nothing else: what is seen of both is the same. */
+/* The lane's job: a job that makes a collective, or comm_collect itself. Both must have the same
+ * effects. */
 static lane_job *side_job;
 
 static enum sotto_status nothing(void *arg)
@@ -136,7 +137,7 @@ static enum sotto_status side_open(struct side *s, struct worker *w, size_t coun
     TRY(w->ops->lane(w, &s->lane));
     s->c->lane = s->lane;
     TRY(lane_start(s->lane, nothing, NULL));
-    return lane_wait(s->lane); /* it has begun to wait for jobs */
+    return lane_wait(s->lane); /* until the lane waits for jobs */
 }
 
 static void side_close(struct side *s)
@@ -191,7 +192,7 @@ static void overlap(void **state)
     assert_ok(engine_virtual(&config, overlap_worker, &longer));
 }
 
-/* Three jobs one behind the other; sums of few powers of two, so that times are exact. */
+/* Three jobs in sequence; sums of few powers of two, so that times are exact. */
 static enum sotto_status ask_at(struct worker *w, struct side *s, double seconds, bool want)
 {
     bool done = !want;
@@ -214,7 +215,7 @@ static enum sotto_status done_worker(struct worker *w, void *arg)
     if (st == SOTTO_OK)
         st = ask_at(w, &s, 3 * job - tiny, false);
     if (st == SOTTO_OK)
-        st = ask_at(w, &s, tiny, true); /* at that very time, whatever the processes' order */
+        st = ask_at(w, &s, tiny, true); /* exactly at the end, for every order of processes */
     if (st == SOTTO_OK)
         st = side_start(&s);
     if (st == SOTTO_OK)
@@ -233,11 +234,11 @@ static void done_is_exact(void **state)
     struct link_model links = {.intra = {1 << 22, 0}, .inter = {1 << 22, 0}};
     struct engine_config config = {.workers = 2, .links = &links};
     assert_ok(engine_virtual(&config, done_worker, &(double){0.25}));
-    links.intra.latency = 0.0625; /* the last byte has left before it arrives */
+    links.intra.latency = 0.0625; /* the last byte leaves before it arrives */
     assert_ok(engine_virtual(&config, done_worker, &(double){0.375}));
 }
 
-/* Worker 0 comes a second before worker 1. */
+/* Worker 0 arrives a second before worker 1. */
 static enum sotto_status early_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -281,7 +282,7 @@ static enum sotto_status poll_forever(struct worker *w, void *arg)
     return st;
 }
 
-/* Unequal speeds: the slowest decides when they meet. */
+/* Unequal speeds: the slowest worker decides the time of the barrier. */
 static enum sotto_status speed_worker(struct worker *w, void *arg)
 {
     const double *speed = arg;
@@ -306,9 +307,10 @@ static void speeds(void **state)
                  "workers 0: want 1 or more");
 }
 
-/* Rounds of compute beside a lane's all-reduce; how often lane_done said no depends on every clock.
- */
-#if defined(SANITIZED_THREAD) && defined(__aarch64__) /* whose checker has room for few fibers */
+/* Rounds of computation in parallel with a lane's all-reduce. The number of lane_done calls that
+ * return false depends on every clock. */
+#if defined(SANITIZED_THREAD) &&                                                                   \
+    defined(__aarch64__) /* ThreadSanitizer has room for few fibers there */
 enum { ROUNDS = 20, MOST = 64 };
 #else
 enum { ROUNDS = 20, MOST = 256 };
@@ -376,7 +378,7 @@ static void many_workers(void **state)
     free(t);
 }
 
-/* Rank 0 sends three messages of 1 s with a latency of 2 s; rank 1 takes the last two late. */
+/* Rank 0 sends three messages of 1 s with a latency of 2 s; rank 1 receives the last two late. */
 static enum sotto_status message_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -403,7 +405,7 @@ static enum sotto_status message_worker(struct worker *w, void *arg)
     return st;
 }
 
-/* Both directions at once: 1 s on the own link, and the latency. */
+/* Both directions at once: 1 s on each link, and the latency. */
 static enum sotto_status exchange_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -445,8 +447,8 @@ static void messages(void **state)
                  "worker 1: rank 1 expects 20 bytes from rank 0, which sent 24");
 }
 
-/* A mesh of 3 rows of 4, a row on a node: rows are fast, columns slow, and they do not wait for
- * each other. */
+/* A mesh of 3 rows of 4, each row on a node: rows are fast, columns slow, and neither waits for the
+ * other. */
 static enum sotto_status mesh_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -561,8 +563,7 @@ static void failures(void **state)
         assert_fails(engine_virtual(&config, faulty_worker, &fault), SOTTO_ENUMERIC,
                      "worker 2: the loss is no number");
     }
-    /* A lane that failed while its worker waits for ever elsewhere is the reason, not the waiting.
-     */
+    /* A failed lane is reported, not the wait of its worker elsewhere. */
     assert_fails(engine_virtual(&config, unseen_worker, NULL), SOTTO_ENUMERIC,
                  "worker 2: the loss is no number");
 }
@@ -584,7 +585,7 @@ static enum sotto_status different(struct worker *w, void *arg)
         st = comm_allreduce(w->world, view_none, view_none, 8);
     else
         st = comm_barrier(w->world);
-    /* Every rank is told; all but the first end in silence. */
+    /* Every rank gets the message; all ranks but the first end in silence. */
     if (st != SOTTO_EPEER || !strstr(sotto_error(), "rank 2 allreduce of 7 elements of 4 bytes"))
         return fail(SOTTO_EINVAL, "worker %d got %d", w->rank, st);
     return w->rank == 3 ? st : SOTTO_OK;
@@ -617,7 +618,7 @@ static void disagreements(void **state)
                  "virtual time stands still");
 }
 
-/* A failure that its worker cannot report, because its lane waits for peers that never come. */
+/* A failure that the worker cannot report, because its lane waits for ranks that never arrive. */
 static enum sotto_status stuck_worker(struct worker *w, void *arg)
 {
     struct side s;
@@ -632,7 +633,8 @@ static enum sotto_status stuck_worker(struct worker *w, void *arg)
     return st;
 }
 
-/* Each lane learns that they disagree, or that worker 0 has given up, and runs no job behind. */
+/* Each lane fails because the ranks disagree, or because worker 0 has aborted, and runs no later
+ * job. */
 struct disagreement {
     bool abort;
     int told;
@@ -668,7 +670,7 @@ static void lanes_disagree(void **state)
     assert_int_equal(gone.told, 2);
 }
 
-/* What is started behind a job that runs when the lane is closed is dropped. */
+/* Jobs in the queue are dropped when the lane is closed while a job runs. */
 static enum sotto_status closing_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -701,10 +703,10 @@ static void stuck_lanes(void **state)
     assert_fails(engine_virtual(&config, stuck_worker, &(bool){false}), SOTTO_EPEER,
                  "in allreduce");
     assert_null(
-        strstr(sotto_error(), "had failed")); /* the message of the run before is not its own */
+        strstr(sotto_error(), "had failed")); /* the message of the previous run is not repeated */
 }
 
-/* Computations that only end when all of them have begun. */
+/* Computations that end only when all of them have begun. */
 struct gathering {
     atomic_int come, order;
     int all;
@@ -727,7 +729,7 @@ static enum sotto_status gather_worker(struct worker *w, void *arg)
 {
     struct gathering *g = arg;
     TRY(w->ops->compute(w, gather, g, w->size - w->rank));
-    g->place[w->rank] = g->order++; /* workers go on in the order of virtual time */
+    g->place[w->rank] = g->order++; /* workers continue in the order of virtual time */
     CHECK(now(w) == w->size - w->rank, "worker %d at %g", w->rank, now(w));
     return SOTTO_OK;
 }
@@ -747,7 +749,7 @@ struct beside {
     struct gathering *g;
 };
 
-/* So do those that take no time: evaluations of many workers run on all cores. */
+/* The same for computations that take no time: evaluations of many workers run on all cores. */
 static enum sotto_status free_worker(struct worker *w, void *arg)
 {
     TRY(w->ops->compute(w, gather, arg, 0));
@@ -761,7 +763,7 @@ static enum sotto_status free_job(void *arg)
     return b->w->ops->compute(b->w, gather, b->g, 0);
 }
 
-/* A lane whose job takes no time has done it when its worker asks, whatever thread it runs on. */
+/* A lane's job that takes no time is done when the worker polls, on every thread. */
 static enum sotto_status asking_worker(struct worker *w, void *arg)
 {
     struct beside b = {w, arg};
@@ -809,7 +811,7 @@ static enum sotto_status move_job(void *arg)
 static enum sotto_status moving_worker(struct worker *w, void *arg)
 {
     const double *memory = arg, speed = w->rank ? 0.5 : 1;
-    const double second = *memory > 0 ? MB / *memory / speed : 0; /* of a MB */
+    const double second = *memory > 0 ? MB / *memory / speed : 0; /* seconds per MB */
     struct moving m = {w, 0};
     struct lane *lane;
     TRY(w->ops->lane(w, &lane));
@@ -839,7 +841,7 @@ static void memory(void **state)
     assert_fails(engine_virtual(&config, moving_worker, &config.memory), SOTTO_EINVAL, "memory");
 }
 
-/* A micro-batch's time depends on its number alone, and all its parts are scattered alike. */
+/* The time of a micro-batch depends only on its number, and all its parts have the same jitter. */
 static enum sotto_status jitter_worker(struct worker *w, void *arg)
 {
     const int *from = arg;
@@ -864,7 +866,7 @@ static enum sotto_status jitter_worker(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* Whatever the scatter, the mean is what was said. */
+/* The mean time is the configured time, for every jitter. */
 static enum sotto_status scatter_worker(struct worker *w, void *arg)
 {
     enum { N = 20000 };
@@ -902,7 +904,7 @@ static void jitter_has_numbers(void **state)
     assert_ok(engine_virtual(&config, jitter_worker, &(int){2}));
 }
 
-/* A lane that computes beside its worker, both on threads of the pool. */
+/* A lane that computes in parallel with its worker, both on threads of the pool. */
 static enum sotto_status beside_job(void *arg)
 {
     struct beside *b = arg;
@@ -927,7 +929,7 @@ static enum sotto_status beside_worker(struct worker *w, void *arg)
     return st;
 }
 
-/* As many jobs at once as there is time to start, in their order, again and again. */
+/* As many queued jobs as there is time to start, done in order; several times. */
 struct counted {
     int *next, number, wrong;
 };
@@ -967,8 +969,8 @@ static void many_jobs(void **state)
     assert_ok(engine_virtual(&config, many_jobs_worker, NULL));
 }
 
-/* Jobs begin when they were started, not before, though their worker is far ahead by the time that
- * anybody looks; and not later, also where it does them itself. */
+/* Jobs begin at the time of their start: not earlier, though the worker is far ahead when the jobs
+ * run, and not later, even if the worker runs them itself. */
 struct stamped {
     struct worker *w;
     double seconds, begin, end;
@@ -1026,9 +1028,9 @@ static void jobs_begin_when_started(void **state)
     assert_ok(engine_virtual(&config, stamping_worker, NULL));
 }
 
-/* Worker 0 comes to a pause at 2, with a job of its lane under way since 1 and another one after
- * it; worker 1 at 3. They go on at 3 and 4; the job, of which 3 seconds were left, is done at 6,
- * and the other one, of a second, at 7. */
+/* Worker 0 pauses at 2, with a job of its lane in flight since 1 and another queued; worker 1
+ * pauses at 3. They continue at 3 and 4. The job in flight, with 3 seconds left, is done at 6, and
+ * the queued job, of one second, at 7. */
 static enum sotto_status pausing_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -1067,7 +1069,7 @@ static void lanes_compute(void **state)
     assert_ok(engine_virtual(&config, beside_worker, &g));
 }
 
-/* A message survives what others do while its worker tidies up. */
+/* An error message survives the calls of other workers while its worker closes its lane. */
 static enum sotto_status tidy_worker(struct worker *w, void *arg)
 {
     (void)arg;

@@ -1,5 +1,5 @@
-/* What a call waits for: other ranks until they have come, then the wire; and how much of it a
- * worker waits for its lanes. */
+/* Waits of calls: for other ranks until they arrive, then for the transfer; and how long a worker
+ * waits for its lanes. */
 #include "base/scratch.h"
 #include "comm/suite.h"
 
@@ -28,7 +28,7 @@ static enum sotto_status check_call(const struct worker *w, enum comm_call call,
     return SOTTO_OK;
 }
 
-/* Rank 1 comes 2 s later; half a MB crosses in 0.5 s. */
+/* Rank 1 arrives 2 s later; half a MB is sent in 0.5 s. */
 static enum sotto_status late_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -44,7 +44,7 @@ static enum sotto_status late_worker(struct worker *w, void *arg)
     else
         TRY(comm_recv(w->world, view_none, count, 1));
     TRY(check_call(w, late ? COMM_SEND : COMM_RECV, late ? 0 : 2, late ? 0.5 : 2.5));
-    TRY(compute(w, late ? 2 : 0)); /* rank 0 sends for 0.5 s before it waits for what comes */
+    TRY(compute(w, late ? 2 : 0)); /* rank 0 sends for 0.5 s before it waits */
     TRY(comm_exchange(w->world, view_none, count, 1 - w->rank, view_none, count, 1 - w->rank,
                       &came));
     return check_call(w, COMM_EXCHANGE, late ? 0 : 1.5, late ? 0.5 : 2.5);
@@ -59,7 +59,7 @@ static void calls(void **state)
     assert_ok(engine_virtual(&config, late_worker, NULL));
 }
 
-/* An outer lane whose job waits for a job of an inner one, which communicates. */
+/* An outer lane, whose job waits for a job of an inner lane, which communicates. */
 struct lanes {
     struct lane *outer, *inner;
     struct comm *c;
@@ -79,7 +79,7 @@ static enum sotto_status reduce_inside(void *arg)
     return lane_wait(l->inner);
 }
 
-/* Rank 0 waits from 1 s on for a call that waits for rank 1 until 2 s and ends at 2.5 s. */
+/* Rank 0 waits, from 1 s on, for a call that waits for rank 1 until 2 s and ends at 2.5 s. */
 static enum sotto_status wait_worker(struct worker *w, struct lanes *l)
 {
     TRY(comm_duplicate(w->world, &l->c));
@@ -97,7 +97,7 @@ static enum sotto_status wait_worker(struct worker *w, struct lanes *l)
           "rank %d waits %.12g s for others, %.12g s for the wire, of %.12g s", w->rank,
           l->outer->others, l->outer->wire, l->outer->exposed);
     TRY(lane_start(l->outer, l->nested ? reduce_inside : reduce, l));
-    TRY(compute(w, 3)); /* hidden: nothing is added */
+    TRY(compute(w, 3)); /* hidden: no wait is added */
     TRY(lane_wait(l->outer));
     CHECK(near(l->outer->others, others) && near(l->outer->wire, 0.5), "what is hidden is counted");
     return SOTTO_OK;
@@ -121,8 +121,8 @@ static void lanes(void **state)
         assert_ok(engine_virtual(&config, lane_worker, &(bool){nested}));
 }
 
-/* In real time: rank 1 sleeps, so the others wait for it about as long, and it for nobody; unless
- * the machine keeps a thread from running meanwhile. */
+/* In real time: rank 1 sleeps, so the other ranks wait about as long for it, and rank 1 does not
+ * wait, unless the machine keeps a thread from running. */
 static enum sotto_status sleepy_worker(struct worker *w, void *arg)
 {
     (void)arg;

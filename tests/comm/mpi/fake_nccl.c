@@ -1,6 +1,6 @@
-/* A library with the names of NCCL's, for tests without GPUs: ranks are processes of one machine,
- * memory is the host's, and a call is done when it returns, whatever the stream. Between each two
- * ranks lies a box of shared memory that messages pass through in pieces. */
+/* A library with the names of NCCL's functions, for tests without GPUs. Ranks are processes of one
+ * machine, memory is the host's, and a call is done when it returns, on any stream. Between every
+ * two ranks messages pass through a box of shared memory, in pieces. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,13 +23,13 @@ struct id {
 };
 
 struct box {
-    atomic_size_t full; /* bytes that wait in it; 0: empty */
+    atomic_size_t full; /* bytes in the box; 0: empty */
     char data[PIECE];
 };
 
 struct hall {
     atomic_int came;
-    struct box box[MOST][MOST]; /* from, to */
+    struct box box[MOST][MOST]; /* by sender and receiver */
 };
 
 struct comm {
@@ -99,7 +99,7 @@ int ncclCommDestroy(void *comm)
     return SUCCESS;
 }
 
-/* Whether another call between the same two, the same way, comes before. */
+/* True if an earlier call of the group is between the same two ranks in the same direction. */
 static bool behind(int i)
 {
     for (int k = 0; k < i; k++)
@@ -109,7 +109,7 @@ static bool behind(int i)
     return false;
 }
 
-/* A piece, where there is room or something there. */
+/* Moves a piece, if the box has room or data. True if a piece was moved. */
 static bool move(struct call *p)
 {
     const struct comm *c = p->comm;
@@ -119,7 +119,7 @@ static bool move(struct call *p)
         return false;
     const size_t n = p->send ? (p->left < PIECE ? p->left : PIECE) : full;
     if (n > p->left)
-        abort(); /* the two do not agree on its length */
+        abort(); /* sender and receiver disagree on the length */
     if (p->send)
         memcpy(b->data, p->data, n);
     else
@@ -165,7 +165,7 @@ static int add(struct comm *c, void *data, size_t bytes, int type, int peer, boo
 {
     if (type != 0 || peer < 0 || peer >= c->size || n_calls == CALLS)
         return INVALID;
-    if (peer == c->rank && c->size > 1) /* which it could, but no call of ours needs */
+    if (peer == c->rank && c->size > 1) /* possible, but not used by our calls */
         return INVALID;
     calls[n_calls++] = (struct call){c, data, bytes, peer, send};
     if (!depth)

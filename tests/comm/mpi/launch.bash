@@ -1,5 +1,5 @@
-# Sourced: launcher PROGRAM puts into `launch` what starts ranks of it, to be followed by -n RANKS PROGRAM, and into
-# `open_mpi` yes or no. Fails, having said why, where it is linked to no MPI library or there is no launcher of that one.
+# Sourced: launcher PROGRAM sets `launch` to the command that starts ranks of PROGRAM, to be followed by -n RANKS PROGRAM, and
+# `open_mpi` to yes or no. Fails with a message if PROGRAM is linked to no MPI library, or the library has no launcher here.
 launcher() {
     local names name path=
     case $(ldd "$1") in

@@ -1,6 +1,5 @@
 #!/bin/bash
-# nccl.sh SUITE: one rank's messages to itself by the real NCCL on a GPU. Exits 77 where there is no GPU, no NCCL or no
-# launcher of MPI's.
+# nccl.sh SUITE: messages of a rank to itself by the real NCCL on a GPU. Exits 77 without a GPU, NCCL or a launcher of MPI.
 suite=${1:?usage: nccl.sh SUITE}
 . "$(dirname "$0")/launch.bash"
 launcher "$suite" || exit 77

@@ -1,15 +1,15 @@
 #!/bin/bash
 # run.sh SUITE: runs mpi_suite on 1 to 4 ranks with the mpirun of the MPI library it is linked to.
-# Exits 77 where there is none.
+# Exits 77 without mpirun.
 suite=${1:?usage: run.sh SUITE}
 . "$(dirname "$0")/launch.bash"
 launcher "$suite" || exit 77
 
-# Seconds. It takes a few; but where more processes want cores than there are, Open MPI yields with every look at a
-# message, and beside a dozen busy ones each yield is a turn of all of them: 3 ranks took more than 300 s so.
+# Seconds. The suite takes a few; but with more processes than cores, Open MPI yields at every poll of a message, and next
+# to a dozen busy processes each yield is a turn of all of them: 3 ranks then took more than 300 s.
 limit=600
 
-# A rank that is away for seconds; meanwhile the others of these tests run.
+# A rank that sleeps for seconds, in parallel with the next tests.
 silent=$(mktemp)
 trap 'kill $away 2>/dev/null; rm -f "$silent"' EXIT
 timeout 300 "${launch[@]}" -n 4 "$suite" silent >"$silent" 2>&1 &

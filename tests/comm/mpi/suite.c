@@ -1,20 +1,21 @@
-/* Every call of comm.h over MPI, native and ring, on the world and splits of it. Sums are of small
- * integers, hence exact; the ring's also bit for bit those of sum_block. Run by run.sh under
+/* Every call of comm.h over MPI, native and ring, on the world and its splits. Sums are of small
+ * integers, hence exact; sums of the ring also have the bits of sum_block. Run by run.sh under
  * mpirun; fails by abort.
  *
- *     mpi_suite          all of it
+ *     mpi_suite          all calls
  *     mpi_suite nodes    the ring on several nodes
- *     mpi_suite abort    the last rank gives up while the others wait: the run must end
- *     mpi_suite silent   rank 2 of 4 is away for some seconds: it is named, the others are not
- *     mpi_suite any      rank 0 waits for whoever comes; the last rank gives up: the run must end
- *     mpi_suite nccl     vectors of devices by NCCL, a fake of which is to be found
- *     mpi_suite no-nccl  the same where there is none
- *     mpi_suite gpus     the same on two ranks whose devices say which GPU they are
- *     mpi_suite self     one rank's messages to itself by NCCL, the real one and on a GPU unless
- *                        SOTTO_TEST_DEVICE says otherwise; exits 77 without either
- *     mpi_suite ended    the same, and the others end: rank 0 is told, and nobody is named
+ *     mpi_suite abort    the last rank aborts while the others wait: the run must end
+ *     mpi_suite silent   rank 2 of 4 sleeps for some seconds: a warning names rank 2 and no other
+ *     mpi_suite any      rank 0 waits for any message; the last rank aborts: the run must end
+ *     mpi_suite ended    rank 0 waits for any message; the others end: rank 0 gets an error, and
+ *                        no warning names a rank
+ *     mpi_suite nccl     vectors in device memory by NCCL, a fake library
+ *     mpi_suite no-nccl  the same without the library
+ *     mpi_suite gpus     the same on two ranks whose devices report which GPU they are
+ *     mpi_suite self     messages of a rank to itself by the real NCCL on a GPU, unless
+ *                        SOTTO_TEST_DEVICE names a device; exits 77 without NCCL or GPU
  *
- * In all but the first it is as if the launcher dealt ranks out to two machines in turn. */
+ * All but the first run as if the launcher had dealt ranks to two machines in turn. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@
 
 static struct comm *world;
 
-/* Calls of MPI that keep all but one rank waiting: counted on their way to the library. */
+/* Calls of MPI that keep all ranks but one waiting: counted on their way to the library. */
 static int one_sided;
 
 int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
@@ -51,7 +52,7 @@ int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm
     return PMPI_Ibcast(data, count, type, root, comm, request);
 }
 
-/* Machines that ranks are on in turn; 0: as it is. */
+/* Number of machines, with ranks on each in turn; 0: the real machines. */
 static int machines;
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
@@ -70,7 +71,7 @@ static double seconds(clockid_t clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Until this time looking for a message takes this rank as long as if some bytes had come. */
+/* Until this time a poll for a message takes as much processor time as if bytes had moved. */
 static double slow_until;
 
 int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *came, MPI_Status *status)
@@ -81,8 +82,7 @@ int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *came, MPI_Status *status)
     return PMPI_Iprobe(from, tag, comm, came, status);
 }
 
-/* Bytes that really leave, inside the node and between nodes of the communicator that is watched.
- */
+/* Bytes really sent inside a node and between nodes, on the communicator `watched`. */
 static const struct comm *watched;
 static int64_t left[2];
 
@@ -90,7 +90,8 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
               MPI_Request *request)
 {
     if (watched)
-        left[watched->node[to] != watched->node[watched->rank]] += count; /* of bytes */
+        left[watched->node[to] != watched->node[watched->rank]] +=
+            count; /* messages of bytes only */
     return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 
@@ -104,7 +105,7 @@ __attribute__((format(printf, 1, 2))) static void suite_abort(const char *format
     world->ops->abort(world, &note);
 }
 
-/* No call where `ok` holds: elements of vectors are checked one by one. */
+/* Calls no function if `ok` holds: vectors are checked element by element. */
 #define check(ok, ...)                                                                             \
     do {                                                                                           \
         if (!(ok))                                                                                 \
@@ -143,7 +144,7 @@ static float get(struct view v, size_t i)
     return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
 }
 
-/* Small integers that differ by rank and place. */
+/* Returns small integers that differ by rank and place. */
 static float value(int rank, size_t i)
 {
     return (float)((int)((i * 7 + (size_t)rank * 3) % 11) - 5);
@@ -157,7 +158,8 @@ static float value_sum(int size, size_t i)
     return sum;
 }
 
-/* Floats of many magnitudes, so that another order of additions gives other bits. */
+/* Fills a vector with floats of many magnitudes, so that another order of additions gives other
+ * bits. */
 static void fill_random(struct view v, size_t count, int rank)
 {
     uint64_t s = 0x9e3779b97f4a7c15u * (uint64_t)(rank + 1);
@@ -238,7 +240,8 @@ static void test_broadcast(struct comm *c, enum dtype type, size_t count)
     free(x.data);
 }
 
-/* Around the ring; rank 0 sends first, the others after, since a send may wait for its receiver. */
+/* Messages around the ring. Rank 0 sends first, the other ranks receive first, since a send may
+ * wait for its receiver. */
 static void test_messages(struct comm *c, enum dtype type, size_t count)
 {
     int next = (c->rank + 1) % c->size, previous = (c->rank + c->size - 1) % c->size;
@@ -255,8 +258,8 @@ static void test_messages(struct comm *c, enum dtype type, size_t count)
     free(y.data);
 }
 
-/* Everybody with everybody at once: rank r sends r less than there is room for; with r = 0 also
- * messages of whole pieces. What lies behind a shorter one is left alone. */
+/* Every rank exchanges with every other rank: rank r sends r elements less than there is room for;
+ * with r = 0 also messages of whole pieces. Memory after a shorter message stays untouched. */
 static void test_exchange(struct comm *c, enum dtype type, size_t count)
 {
     struct view x = vector(type, count), y = vector(type, count);
@@ -276,7 +279,7 @@ static void test_exchange(struct comm *c, enum dtype type, size_t count)
     free(y.data);
 }
 
-/* What the ring sums has the bits of sum_block, which threads use. */
+/* The ring's sums have the bits of sum_block, which threads use. */
 static void test_bits(struct comm *c, enum dtype type, size_t count)
 {
     struct view x[64], want = vector(type, count), y = vector(type, count);
@@ -301,7 +304,7 @@ static void test_bits(struct comm *c, enum dtype type, size_t count)
     free(y.data);
 }
 
-/* What the front counts is what the ring sends. */
+/* The bytes that the front counts are the bytes that the ring sends. */
 static void test_bytes(struct comm *c, enum dtype type, size_t count)
 {
     static const enum comm_call calls[] = {COMM_ALLREDUCE, COMM_REDUCE_SCATTER, COMM_ALLGATHER};
@@ -370,7 +373,7 @@ static void test_calls(struct comm *c, bool ring, size_t longest)
     OK(comm_barrier(c));
 }
 
-/* However long a vector, all ranks send and receive at once. */
+/* All ranks send and receive at the same time, for vectors of every length. */
 static void test_long(struct comm *c, size_t count)
 {
     for (int t = 0; t < 2; t++) {
@@ -441,9 +444,9 @@ static void test_lane(struct comm *c)
     comm_free(work.comm);
 }
 
-/* A lane that waits 0.4 s for rank 0 does not spin. What it takes is printed: below 2 % of a
- * core on a quiet machine; the limit here leaves room for a busy one, where each wake-up finds its
- * caches cold. */
+/* A lane that waits 0.4 s for rank 0 does not spin. Its processor time is printed: below 2 % of a
+ * core on a quiet machine. The limit here leaves room for a busy machine, where each wake-up finds
+ * cold caches. */
 static void test_idle(struct comm *c, const char *name)
 {
     struct lane *lane;
@@ -452,7 +455,7 @@ static void test_idle(struct comm *c, const char *name)
     OK(comm_duplicate(c, &work.comm));
     OK(lane_open_thread(&lane));
     for (int attempt = 0; attempt < 3 && busy > 0; attempt++) {
-        for (int k = 0; k < 4; k++) /* compared calls are over */
+        for (int k = 0; k < 4; k++) /* past the calls that are compared */
             OK(comm_barrier(work.comm));
         if (c->rank == 0)
             nanosleep(&(struct timespec){0, 400000000}, NULL);
@@ -471,7 +474,7 @@ static void test_idle(struct comm *c, const char *name)
     comm_free(work.comm);
 }
 
-/* A wait that takes all its looks for such that moved bytes ends in time nonetheless. */
+/* A wait whose polls all look as if bytes had moved still ends in time. */
 static void test_slow_looks(struct comm *c)
 {
     const double begin = seconds(CLOCK_MONOTONIC);
@@ -483,7 +486,7 @@ static void test_slow_looks(struct comm *c)
     check(from == -1 && took >= 0.02, "a message of rank %d after %g s", from, took);
     check(took < 5, "a wait of 0.02 s took %g s", took);
     slow_until = 0;
-    OK(comm_barrier(c)); /* nobody sends or ends while others wait */
+    OK(comm_barrier(c)); /* no rank sends or ends while others wait */
 }
 
 static void expect_mismatch(enum sotto_status st, const char *what, const char *text)
@@ -524,7 +527,7 @@ static void test_mismatch(struct comm *c)
     comm_free(d);
 }
 
-/* A ring notices other lengths at any time; here the two of a pair do. */
+/* A ring finds different lengths at any time; here between the two ranks of a pair. */
 static void test_ring_length(struct comm *c)
 {
     float x[64] = {0};
@@ -540,8 +543,8 @@ static void test_ring_length(struct comm *c)
     comm_free(pair);
 }
 
-/* The first messages: between some ranks of each two hosts, whatever order hosts get their ranks
- * in, and few for each rank. */
+/* The first messages: between some ranks of every two hosts, for every order of ranks on hosts, and
+ * few for each rank. */
 static void test_meeting(void)
 {
     static const int hosts[] = {2, 7, 16, 28}, each[] = {1, 3, 8};
@@ -564,8 +567,8 @@ static void test_meeting(void)
     }
 }
 
-/* Ranks of a machine follow each other whatever their order in MPI; and the ring on them, and on as
- * many nodes as asked for. */
+/* The ranks of a machine are consecutive, whatever their order in MPI; and the ring on machines,
+ * and on a given number of nodes. */
 static void test_nodes(void)
 {
     const int size = world->size, half = (size + 1) / 2;
@@ -583,7 +586,7 @@ static void test_nodes(void)
         OK(mpi_world(&c, &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING,
                                               .nodes = nodes,
                                               .largest = 1000 * (size_t)(nodes % 2)}));
-        const struct layout l = c->layout; /* one node stands for unequal ones */
+        const struct layout l = c->layout; /* one node for uneven nodes */
         check(size % want ? l.nodes == 1 && l.each == size
                           : l.nodes == want && l.each == size / want,
               "%d nodes: %d x %d", nodes, l.nodes, l.each);
@@ -615,7 +618,7 @@ static void test_abort(void)
     OK(comm_barrier(world));
 }
 
-/* Rank 2 is away for a while. Its pair waits for it, and the others for the pair. */
+/* Rank 2 sleeps. Its pair waits for it, and the other ranks for the pair. */
 static void test_silent(void)
 {
     struct comm *c, *pair;
@@ -634,7 +637,7 @@ static void test_silent(void)
     exit(0);
 }
 
-/* Rank 0 waits for whoever comes while the last one gives up. */
+/* Rank 0 waits for any message while the last rank aborts. */
 static void test_any_abort(void)
 {
     float x = 1;
@@ -648,7 +651,8 @@ static void test_any_abort(void)
         OK(comm_recv_any(world, view_of(&x, DTYPE_F32), 1, NULL, INFINITY, &from));
 }
 
-/* They are busy for longer than it is patient. What was sent before the end comes. */
+/* Ranks are busy for longer than the patience. Messages sent before the end of their ranks are
+ * received. */
 static void test_ended(void)
 {
     float x = 1;
@@ -690,7 +694,7 @@ static enum sotto_status reduce_ones(void *arg)
     return SOTTO_OK;
 }
 
-/* A lane has a communicator and a device of its own. */
+/* A lane with a communicator and a device of its own. */
 static enum sotto_status lane_run_beside(struct worker *w, void *arg)
 {
     struct memory memory = {0};
@@ -705,7 +709,7 @@ static enum sotto_status lane_run_beside(struct worker *w, void *arg)
     TRY(suite_lane_device(lane, r.c, &lane_dev));
     TRY(buffer_init(&r.x, &lane_dev, DTYPE_F32, 1000, MEMORY_OUTER));
     TRY(lane_start(lane, reduce_ones, &r));
-    TRY(stay_run(w, arg)); /* with a device of its own meanwhile */
+    TRY(stay_run(w, arg)); /* in parallel, with a device of its own */
     TRY(lane_wait(lane));
     lane_dev.ops->read(&lane_dev, host, r.x.view, 1000);
     for (int i = 0; i < 1000; i++)
@@ -719,8 +723,8 @@ static enum sotto_status lane_run_beside(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* By NCCL: every call has the bits of all others, on one node and on two, in lanes too, and nothing
- * passes the host. */
+/* By NCCL: every call has the bits of every other backend, on one node and on two, in lanes too,
+ * and no byte passes the host. */
 static void test_nccl(void)
 {
     for (int nodes = 1; nodes <= 2; nodes++) {
@@ -738,7 +742,7 @@ static void test_nccl(void)
     exit(0);
 }
 
-/* What NCCL carries from a rank to itself, in a group as device_collectives.c has it. */
+/* A message of a rank to itself by NCCL, in a group as in device_collectives.c. */
 struct to_self {
     const struct nccl *nccl;
     void *const *comm;
@@ -762,7 +766,7 @@ static enum sotto_status send_to_self(void *stream, const struct view *v, const 
     return nccl_check(n, n->group_end(), "send and receive");
 }
 
-/* Around each message the stream's own ops, on which it must not gain or lose. */
+/* Ops of the stream around each message, which must not be reordered. */
 static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t count)
 {
     const struct mpi_member *m = (const struct mpi_member *)c;
@@ -782,7 +786,7 @@ static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t c
         const struct view both[] = {x.view, y.view};
         dev->ops->fill(dev, y.view, count, 99);
         dev->ops->call(dev, send_to_self, both, 2, &t, sizeof t);
-        dev->ops->axpy(dev, x.view, 1, y.view, count); /* doubles it */
+        dev->ops->axpy(dev, x.view, 1, y.view, count); /* doubles x */
         dev->ops->scale(dev, x.view, 0.5f, count);
         dev->ops->scale(dev, y.view, (float)round, count);
         TRY(device_failed(dev));
@@ -811,11 +815,12 @@ static enum sotto_status self_in_lane(void *arg)
     return self_calls(w->comm, &w->dev, 1 << 20);
 }
 
-/* The worker's messages and its lane's at once, each with a communicator and a stream. */
+/* Messages of the worker and of its lane at the same time, each with a communicator and a stream.
+ */
 static void test_self(void)
 {
     static struct self_work own, beside;
-    const char *device = getenv("SOTTO_TEST_DEVICE") ? far_device() : "cuda";
+    const char *device = getenv("SOTTO_TEST_DEVICE") ? stay_device() : "cuda";
     struct lane *lane;
     struct nccl nccl;
     nccl_init(&nccl);
@@ -853,13 +858,13 @@ static int gpu_of(const struct device *dev)
     return gpu;
 }
 
-/* NCCL wants a GPU for each rank: another one, or on another machine. */
+/* NCCL needs one GPU per rank: another GPU, or one on another machine. */
 static void test_gpus(void)
 {
     static const struct {
         int gpu[2], machines;
-        enum sotto_status on; /* where it is insisted on, */
-        bool nccl;            /* and whether it is taken otherwise */
+        enum sotto_status on; /* status with nccl = on */
+        bool nccl;            /* true if nccl = auto uses NCCL */
     } cases[] = {{{0, 0}, 1, SOTTO_EINVAL, false},
                  {{0, 1}, 1, SOTTO_OK, true},
                  {{0, 0}, 2, SOTTO_OK, true},
@@ -901,7 +906,7 @@ static void test_gpus(void)
     exit(0);
 }
 
-/* Insisted on, it is missed; otherwise vectors pass the host. */
+/* Without NCCL: nccl = on fails; otherwise vectors pass the host. */
 static void test_no_nccl(void)
 {
     struct comm *c;
@@ -934,8 +939,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         struct mpi_config config;
-        size_t longest; /* vector: in pieces, more of them than the ring has under way; on a busy
-                           machine each waits for its turn */
+        size_t longest; /* longest vector, in more pieces than the ring has in flight; on a busy
+                           machine each piece waits for its turn */
     } kind[] = {
         {"native", {.collectives = MPI_COLLECTIVES_NATIVE}, 100000},
         {"ring", {.collectives = MPI_COLLECTIVES_RING}, 100000},
@@ -975,7 +980,7 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
         struct comm *c;
         bool ring = kind[k].config.collectives == MPI_COLLECTIVES_RING;
-        if (!share_has(k + (size_t)world->size, 2)) /* a share has native and ring */
+        if (!share_has(k + (size_t)world->size, 2)) /* a share of the cases has native and ring */
             continue;
         OK(mpi_world(&c, &kind[k].config));
         check(c->rank == world->rank && c->size == world->size, "rank %d of %d", c->rank, c->size);
