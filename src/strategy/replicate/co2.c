@@ -40,7 +40,7 @@ static const struct option options[] = {
 };
 #undef S
 
-static const struct co2_config *own(const struct replicate *r)
+static const struct co2_config *co2_options(const struct replicate *r)
 {
     return replicate_options(r);
 }
@@ -91,11 +91,11 @@ struct co2 {
     struct norms norms; /* norm only                                                     */
     struct lane *lane;
     struct comm *across, *within;
-    bool under_way;    /* there was a round before this one */
-    bool knows_d;      /* d or norms.first is of this round */
-    struct tally told; /* travels with `sent`         */
-    int64_t tau;       /* 0: still to be measured     */
-    struct tau_auto pace;
+    bool in_flight;          /* there was a round before this one */
+    bool knows_d;            /* d or norms.first is of this round */
+    struct tally sent_tally; /* travels with `sent`         */
+    int64_t tau;             /* 0: still to be measured     */
+    struct tau_auto timing;
 };
 
 static void anchor(struct replicate *r)
@@ -105,16 +105,16 @@ static void anchor(struct replicate *r)
     ops->copy(r->is.dev, c->now.view, r->x, r->count);
     ops->fill(r->is.dev, c->m.view, r->count, 0);
     ops->fill(r->is.dev, c->sent.view, r->count, 0);
-    c->under_way = c->knows_d = false;
+    c->in_flight = c->knows_d = false;
 }
 
-static enum sotto_status average(void *arg)
+static enum sotto_status average_displacement(void *arg)
 {
     struct co2 *c = arg;
     TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
     if (c->norms.table)
         TRY(norms_sum(&c->norms, c->within, c->norms.moved)); /* tensors are spread over it */
-    return tally_sum(&c->told, c->across);
+    return tally_sum(&c->sent_tally, c->across);
 }
 
 static enum sotto_status average_first(void *arg)
@@ -132,7 +132,7 @@ static enum sotto_status time_round(void *arg)
     struct co2 *c = arg;
     if (c->d.dev)
         TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
-    return average(c);
+    return average_displacement(c);
 }
 
 /* d_t = x_{t,1} - x_{t,0} sets out. */
@@ -150,10 +150,10 @@ static enum sotto_status send_first(struct co2 *c)
 }
 
 /* The outer iterate of one run of elements; what came is divided by lambda. */
-static void outer(struct co2 *c, size_t begin, size_t count, double lambda)
+static void co2_update_range(struct co2 *c, size_t begin, size_t count, double lambda)
 {
     struct replicate *r = &c->base;
-    const struct co2_config *config = own(r);
+    const struct co2_config *config = co2_options(r);
     const struct co2_step p = {
         .mean = 1 / (float)r->is.mesh->n_r,
         .tau = (float)c->tau,
@@ -174,11 +174,11 @@ static enum sotto_status outer_update(void *arg)
     struct replicate *r = &c->base;
     const struct table *table = r->is.table;
     if (!c->norms.table)
-        outer(c, 0, r->count, 1);
+        co2_update_range(c, 0, r->count, 1);
     for (int i = 0; i < table->n && c->norms.table; i++) {
         const double lambda = norms_lambda(&c->norms, i, c->tau, r->is.mesh->n_r);
         for (struct piece p = {0}; owned_next(r->is.own, table_range(table, i), &p);)
-            outer(c, p.own, p.count, lambda);
+            co2_update_range(c, p.own, p.count, lambda);
         c->norms.last[i] = c->norms.first[i];
     }
     return device_failed(r->is.dev);
@@ -191,40 +191,40 @@ static double outer_bytes(const struct co2 *c)
     return passes * (double)sizeof(float) * (double)c->base.count;
 }
 
-static enum sotto_status boundary(struct co2 *c)
+static enum sotto_status co2_boundary(struct co2 *c)
 {
     struct replicate *r = &c->base;
     TRY(lane_wait(c->lane)); /* xbar_{t-1,tau}, d_t */
-    if (c->under_way)
-        tally_tell(&c->told, r);
+    if (c->in_flight)
+        tally_tell(&c->sent_tally, r);
     TRY(work_run(&r->on, outer_update, c, outer_bytes(c)));
     if (c->norms.table)
         TRY(norms_measure(&c->norms, &r->on, r->x, c->now.view, c->norms.moved));
     TRY(work_copy(&r->on, r->x, c->now.view, r->count));
     r->apart = false;
     TRY(replicate_publish(r));
-    c->under_way = true;
+    c->in_flight = true;
     c->knows_d = false;
-    tally_take(&c->told, r);
-    return lane_start(c->lane, average, c);
+    tally_take(&c->sent_tally, r);
+    return lane_start(c->lane, average_displacement, c);
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct co2 *c = (struct co2 *)r;
     if (!c->tau)
-        TRY(tau_auto_step(&c->pace, r, plan, c->lane, time_round, c, &c->tau));
+        TRY(tau_auto_step(&c->timing, r, plan, c->lane, time_round, c, &c->tau));
     if (!c->tau && plan->last && r->is.mesh->n_r > 1 && r->is.mesh->worker->rank == 0)
         log_warn(
             "co2.tau = auto is not known yet as the run ends: its groups have never exchanged");
-    if (c->tau == 1 && own(r)->steps == 0 && c->d.dev)
+    if (c->tau == 1 && co2_options(r)->steps == 0 && c->d.dev)
         c->tau = 2; /* d_t sets out behind the first step: one step cannot hide it */
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ... */
-    if (r->steps == 0 && c->under_way && (c->d.dev || c->norms.table))
+    if (r->steps == 0 && c->in_flight && (c->d.dev || c->norms.table))
         TRY(send_first(c));
     if (!replicate_boundary(r, c->tau ? c->tau : INT64_MAX))
         return SOTTO_OK;
-    return boundary(c);
+    return co2_boundary(c);
 }
 
 /* What the penalty knows. A run that goes on with another penalty has a round without. */
@@ -248,19 +248,19 @@ static enum sotto_status visit_penalty(struct co2 *c, struct state_visitor *v)
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct co2 *c = (struct co2 *)r;
-    int64_t under_way = c->under_way, tau = c->tau;
+    int64_t in_flight = c->in_flight, tau = c->tau;
     if (!state_loading(v))
         TRY(lane_wait(c->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;
     TRY(state_count(v, "outer.tau", &tau, STATE_STEPS));
-    TRY(state_count(v, "outer.under_way", &under_way, 1));
-    if (own(r)->steps == 0) /* what was measured */
+    TRY(state_count(v, "outer.under_way", &in_flight, 1));
+    if (co2_options(r)->steps == 0) /* what was measured */
         c->tau = tau;
     if (c->tau == 0 || state_loading(v))
-        TRY(tau_auto_visit(&c->pace, r, v, c->lane));
-    c->under_way = under_way;
+        TRY(tau_auto_visit(&c->timing, r, v, c->lane));
+    c->in_flight = in_flight;
     TRY(replicate_visit_vector(r, v, "outer.now", &c->now));
     TRY(replicate_visit_vector(r, v, "outer.m", &c->m));
     TRY(replicate_visit_sum(r, v, "outer.sent", &c->sent));
@@ -283,13 +283,13 @@ static enum sotto_status init(struct replicate *r)
 {
     struct co2 *c = (struct co2 *)r;
     struct mesh *mesh = r->is.mesh;
-    c->tau = own(r)->steps;
+    c->tau = co2_options(r)->steps;
     TRY(replicate_buffer(r, &c->now, MEMORY_OUTER));
     TRY(replicate_buffer(r, &c->m, MEMORY_OUTER));
     TRY(replicate_buffer(r, &c->sent, MEMORY_COMMUNICATION));
-    if (own(r)->penalty == PENALTY_ELEMENTWISE)
+    if (co2_options(r)->penalty == PENALTY_ELEMENTWISE)
         TRY(replicate_buffer(r, &c->d, MEMORY_COMMUNICATION));
-    if (own(r)->penalty == PENALTY_NORM)
+    if (co2_options(r)->penalty == PENALTY_NORM)
         TRY(norms_open(&c->norms, r->is.table, r->is.own));
     TRY(mesh_lane(mesh, r->is.across, &c->lane));
     TRY(mesh_duplicate(mesh, mesh->replicate, c->lane, &c->across));

@@ -57,7 +57,7 @@ static const struct option_only rules[] = {
     {"outer_momentum", "outer", "nesterov, adam"},
 };
 
-static const struct diloco_config *own(const struct replicate *r)
+static const struct diloco_config *diloco_options(const struct replicate *r)
 {
     return replicate_options(r);
 }
@@ -106,22 +106,22 @@ struct diloco {
     int64_t step;         /* inner steps done, for the schedule           */
 };
 
-static bool drops(const struct diloco *d, int group)
+static bool group_is_dropped(const struct diloco *d, int group)
 {
-    const struct diloco_config *c = own(&d->base);
+    const struct diloco_config *c = diloco_options(&d->base);
     uint64_t draw = rng_at((uint64_t)c->drop_seed, (uint64_t)group, (uint64_t)d->round);
     return (double)(draw >> 11) * 0x1p-53 < c->drop;
 }
 
 /* Sets this group's weight and everybody's: of those that trained in this outer round, also where
  * a phase has ended inside of it, and are not dropped. Returns how many they are. */
-static int take_part(struct diloco *d)
+static int choose_participants(struct diloco *d)
 {
     struct replicate *r = &d->base;
     int part = 0;
     r->weight = r->weights = 0;
     for (int g = 0; g < d->active; g++) {
-        if (drops(d, g))
+        if (group_is_dropped(d, g))
             continue;
         r->weights += d->share[g];
         if (g == r->is.mesh->r)
@@ -131,7 +131,7 @@ static int take_part(struct diloco *d)
     return part;
 }
 
-static enum sotto_status read_delta(void *arg)
+static enum sotto_status read_sparse_delta(void *arg)
 {
     struct diloco *d = arg;
     struct device *dev = d->base.is.dev;
@@ -140,7 +140,7 @@ static enum sotto_status read_delta(void *arg)
     return device_check(dev);
 }
 
-static enum sotto_status write_delta(void *arg)
+static enum sotto_status write_sparse_delta(void *arg)
 {
     struct diloco *d = arg;
     struct device *dev = d->base.is.dev;
@@ -158,10 +158,10 @@ static enum sotto_status own_gradient(struct diloco *d)
 }
 
 /* Before anything is pruned, in the same memory: delta is made again. */
-static enum sotto_status measure(struct diloco *d, struct agreed *out)
+static enum sotto_status measure_cosine(struct diloco *d, struct agreed *out)
 {
     struct replicate *r = &d->base;
-    if (!own(r)->cosine || r->is.mesh->n_r == 1)
+    if (!diloco_options(r)->cosine || r->is.mesh->n_r == 1)
         return SOTTO_OK;
     TRY(own_gradient(d));
     return cosine_of_groups(r, d->delta.view, r->weight > 0, &out->cosine, &out->pairs);
@@ -172,10 +172,10 @@ static enum sotto_status sum_pruned(struct diloco *d)
 {
     struct replicate *r = &d->base;
     const double copy = 2. * sizeof(float) * (double)r->count;
-    TRY(work_run(&r->on, read_delta, d, copy));
+    TRY(work_run(&r->on, read_sparse_delta, d, copy));
     TRY(sparse_prune(&d->sparse));
     TRY(sparse_sum(&d->sparse, r->is.across));
-    return work_run(&r->on, write_delta, d, copy);
+    return work_run(&r->on, write_sparse_delta, d, copy);
 }
 
 static enum sotto_status sum_rounded(struct diloco *d)
@@ -197,22 +197,24 @@ static enum sotto_status outer_gradient(struct diloco *d)
     return d->sparse.count ? sum_pruned(d) : sum_rounded(d);
 }
 
-static enum sotto_status outer_step(void *arg)
+static enum sotto_status diloco_outer_step(void *arg)
 {
     struct diloco *d = arg;
-    optim_step(&d->outer, d->x0.view, view_none, d->delta.view, own(&d->base)->outer_lr, 1);
+    optim_step(&d->outer, d->x0.view, view_none, d->delta.view, diloco_options(&d->base)->outer_lr,
+               1);
     return device_failed(d->base.is.dev);
 }
 
-static enum sotto_status exchange(struct diloco *d)
+static enum sotto_status exchange_deltas(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    const int part = take_part(d);
+    const int part = choose_participants(d);
     struct agreed alike = {0};
     if (part > 0) { /* else all are dropped */
-        TRY(measure(d, &alike));
+        TRY(measure_cosine(d, &alike));
         TRY(outer_gradient(d));
-        TRY(work_run(&r->on, outer_step, d, optim_bytes(&d->outer, r->count, DTYPE_F32, 0, false)));
+        TRY(work_run(&r->on, diloco_outer_step, d,
+                     optim_bytes(&d->outer, r->count, DTYPE_F32, 0, false)));
     }
     if (r->weight > 0 || r->idle)
         TRY(work_copy(&r->on, r->x, d->x0.view, r->count)); /* theta_i <- theta(t) */
@@ -230,7 +232,7 @@ static enum sotto_status exchange(struct diloco *d)
 static void enter_phase(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    d->active = phases_groups(&own(r)->phases, d->step - r->steps, r->is.mesh->n_r);
+    d->active = phases_groups(&diloco_options(r)->phases, d->step - r->steps, r->is.mesh->n_r);
     r->idle = r->is.mesh->r >= d->active;
     r->weight = r->idle ? 0 : 1;
     r->weights = d->active;
@@ -243,9 +245,9 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         TRY(replicate_local_step(r, plan->lr, scale)); /* InnerOpt              */
     d->step++;
     const bool only = plan->last && d->round == 0; /* a run shorter than H exchanges once */
-    if (!replicate_boundary(r, only ? 1 : own(r)->H))
+    if (!replicate_boundary(r, only ? 1 : diloco_options(r)->H))
         return SOTTO_OK;
-    TRY(exchange(d)); /* OuterOpt              */
+    TRY(exchange_deltas(d)); /* OuterOpt              */
     enter_phase(d);
     return SOTTO_OK;
 }
@@ -316,14 +318,15 @@ static enum sotto_status gather_shares(struct diloco *d)
 static enum sotto_status init(struct replicate *r)
 {
     struct diloco *d = (struct diloco *)r;
-    d->outer_config = outer_config(own(r));
+    d->outer_config = outer_config(diloco_options(r));
     TRY(replicate_buffer(r, &d->x0, MEMORY_OUTER));
     TRY(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
     TRY(optim_init(&d->outer, &d->outer_config, r->is.dev, r->is.table, r->is.own, MEMORY_OUTER));
     TRY(gather_shares(d));
-    const enum dtype type = (enum dtype)own(r)->dtype;
-    if (own(r)->prune > 0)
-        TRY(sparse_init(&d->sparse, &r->on, r->is.table, r->is.own, own(r)->prune, type));
+    const enum dtype type = (enum dtype)diloco_options(r)->dtype;
+    if (diloco_options(r)->prune > 0)
+        TRY(sparse_init(&d->sparse, &r->on, r->is.table, r->is.own, diloco_options(r)->prune,
+                        type));
     else if (type != DTYPE_F32)
         TRY(buffer_init(&d->wire, r->is.dev, type, r->count, MEMORY_COMMUNICATION));
     enter_phase(d);

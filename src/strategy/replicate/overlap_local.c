@@ -20,7 +20,7 @@ struct overlap_local {
     struct buffer to; /* z - lr v, being averaged: the next z    */
     struct lane *lane;
     struct comm *across;
-    bool under_way;
+    bool in_flight;
     struct tally sent; /* travels with it */
 };
 
@@ -29,10 +29,10 @@ static void anchor(struct replicate *r)
     struct overlap_local *o = (struct overlap_local *)r;
     r->is.dev->ops->copy(r->is.dev, o->z.view, r->x, r->count);
     r->is.dev->ops->fill(r->is.dev, o->v.view, r->count, 0);
-    o->under_way = false;
+    o->in_flight = false;
 }
 
-static enum sotto_status average(void *arg)
+static enum sotto_status average_anchor(void *arg)
 {
     struct overlap_local *o = arg;
     struct replicate *r = &o->base;
@@ -41,21 +41,21 @@ static enum sotto_status average(void *arg)
 }
 
 /* The average that was started a boundary ago is the new anchor. */
-static enum sotto_status finish(struct overlap_local *o)
+static enum sotto_status adopt_anchor(struct overlap_local *o)
 {
     struct replicate *r = &o->base;
-    if (!o->under_way)
+    if (!o->in_flight)
         return SOTTO_OK;
     TRY(lane_wait(o->lane));
     TRY(work_copy(&r->on, o->z.view, o->to.view, r->count));
     TRY(work_scale(&r->on, o->z.view, 1 / (float)r->is.mesh->n_r, r->count));
     tally_tell(&o->sent, r);
-    o->under_way = false;
+    o->in_flight = false;
     return SOTTO_OK;
 }
 
 /* At a boundary, with the new anchor in z. */
-static enum sotto_status pull(struct overlap_local *o, double inner_lr)
+static enum sotto_status pull_to_anchor(struct overlap_local *o, double inner_lr)
 {
     struct replicate *r = &o->base;
     const struct momentum_config *c = replicate_options(r);
@@ -79,27 +79,27 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     TRY(replicate_local_step(r, plan->lr, scale));
     if (!replicate_boundary(r, tau_every(replicate_options(r))))
         return SOTTO_OK;
-    TRY(finish(o)); /* z: also says whether to stop */
-    TRY(pull(o, plan->lr));
+    TRY(adopt_anchor(o)); /* z: also says whether to stop */
+    TRY(pull_to_anchor(o, plan->lr));
     TRY(replicate_publish(r));
-    o->under_way = true;
+    o->in_flight = true;
     tally_take(&o->sent, r);
-    return lane_start(o->lane, average, o); /* of z - lr v, beside the next tau steps */
+    return lane_start(o->lane, average_anchor, o); /* of z - lr v, beside the next tau steps */
 }
 
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct overlap_local *o = (struct overlap_local *)r;
-    int64_t under_way = o->under_way;
-    if (!state_loading(v) && o->under_way)
+    int64_t in_flight = o->in_flight;
+    if (!state_loading(v) && o->in_flight)
         TRY(lane_wait(o->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;
     TRY(replicate_visit_vector(r, v, "outer.z", &o->z));
-    TRY(state_count(v, "outer.under_way", &under_way, 1));
-    o->under_way = under_way;
-    if (o->under_way)
+    TRY(state_count(v, "outer.under_way", &in_flight, 1));
+    o->in_flight = in_flight;
+    if (o->in_flight)
         TRY(replicate_visit_sum(r, v, "outer.to", &o->to));
     return replicate_visit_own(r, v, "velocity", "v", &o->v);
 }

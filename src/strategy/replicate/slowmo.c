@@ -26,7 +26,7 @@ static void anchor(struct replicate *r)
 }
 
 /* x holds xbar, and then the next x0. */
-static enum sotto_status outer_step(struct slowmo *s, double inner_lr)
+static enum sotto_status slowmo_outer_step(struct slowmo *s, double inner_lr)
 {
     struct replicate *r = &s->base;
     const struct momentum_config *c = replicate_options(r);
@@ -53,7 +53,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (!replicate_boundary(r, c->meets.tau))
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* xbar */
-    TRY(outer_step(s, plan->lr));
+    TRY(slowmo_outer_step(s, plan->lr));
     r->apart = false;
     TRY(replicate_publish(r));
     return replicate_agree(r);

@@ -7,8 +7,9 @@
 
 enum { FIRST_COMPARED = 8 }; /* steps; doubled until the exchange is done */
 
-static enum sotto_status begin(struct tau_auto *p, struct replicate *r, const struct plan *plan,
-                               struct lane *lane, lane_job *exchange, void *arg)
+static enum sotto_status start_timing(struct tau_auto *p, struct replicate *r,
+                                      const struct plan *plan, struct lane *lane,
+                                      lane_job *exchange, void *arg)
 {
     const double now = clock_now(lane->clock);
     TRY(comm_barrier(r->is.across)); /* who starts late would be taken for a slow link */
@@ -19,7 +20,7 @@ static enum sotto_status begin(struct tau_auto *p, struct replicate *r, const st
     return SOTTO_OK;
 }
 
-static enum sotto_status largest(struct comm *c, double *x)
+static enum sotto_status reduce_largest(struct comm *c, double *x)
 {
     double *all = malloc((size_t)c->size * sizeof *all);
     if (!all)
@@ -35,7 +36,7 @@ enum sotto_status tau_auto_step(struct tau_auto *p, struct replicate *r, const s
                                 struct lane *lane, lane_job *exchange, void *arg, int64_t *tau)
 {
     if (!p->compare)
-        return begin(p, r, plan, lane, exchange, arg);
+        return start_timing(p, r, plan, lane, exchange, arg);
     const double now = clock_now(lane->clock);
     const double step = fmax(plan->seconds - p->began - plan->between, 1e-12);
     p->began = plan->seconds;
@@ -51,8 +52,8 @@ enum sotto_status tau_auto_step(struct tau_auto *p, struct replicate *r, const s
     double wanted = INFINITY; /* steps */
     if (done)
         wanted = (lane->busy - p->busy + p->slowest - p->fastest) / p->fastest;
-    TRY(largest(r->is.across, &wanted));
-    TRY(largest(r->is.within, &wanted));
+    TRY(reduce_largest(r->is.across, &wanted));
+    TRY(reduce_largest(r->is.within, &wanted));
     if (isfinite(wanted)) {
         *tau = (int64_t)fmin(fmax(1, ceil(wanted - 1e-6)), 1e6);
         if (r->is.across->rank == 0 && r->is.within->rank == 0)
