@@ -1,13 +1,12 @@
-/* CO2 (Sun et al. 2024, algorithm 1): local steps, with the average of the parameters under way
- * while the next tau steps are made, so it is used one outer round late. The staleness that this
- * brings is penalized, and the outer momentum is clipped.
+/* CO2 (Sun et al. 2024, algorithm 1): local steps; the average of the parameters is in flight
+ * during the next tau steps and is applied one outer round late. The staleness of the average is
+ * penalized, and the outer momentum is clipped.
  *
- * What is sent is how far a group has moved, x_{t,0} - x_{t,tau}: x_{t,0} is the same everywhere,
- * so it need not be kept until the average is there. The displacement d_t of the first inner step
- * is averaged while round t goes on. So at its end everybody knows Lambda_{t+1}, by which x_{t,0} -
- * xbar_{t,tau} will be divided, and divides before it sends: neither x_{t-1,0} nor d_{t-1} is kept
- * beside x_{t,0} and d_t. In round 0 nothing is known of staleness, and nothing is penalized:
- * x_{1,0} = x_{0,0}. */
+ * A group sends its displacement x_{t,0} - x_{t,tau}: x_{t,0} is equal in all groups, so no group
+ * keeps x_{t,0} until the average arrives. The displacement d_t of the first inner step is averaged
+ * during round t. At the end of round t all groups know Lambda_{t+1}, the divisor of x_{t,0} -
+ * xbar_{t,tau}, and divide before sending: x_{t-1,0} and d_{t-1} need no memory in addition to
+ * x_{t,0} and d_t. Round 0 has no staleness and no penalty: x_{1,0} = x_{0,0}. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +25,18 @@ static const char *const penalty_names[] = {"elementwise", "norm", "off", NULL};
 struct co2_config {
     char tau[OPTION_ROOM];
     double alpha, beta, phi;
-    int penalty;   /* enum penalty              */
-    int64_t steps; /* tau, by resolve; 0: auto  */
+    int penalty;   /* enum penalty                */
+    int64_t steps; /* tau, set by resolve; 0: auto */
 };
 
 #define S struct co2_config
 static const struct option options[] = {
-    OPTION_TEXT(S, tau, "12", "steps between averages; auto: the fewest that hide one"),
+    OPTION_TEXT(S, tau, "12",
+                "steps between averages; auto: the fewest steps that hide an average"),
     OPTION_REAL(S, alpha, "1", 0, 100, "outer learning rate"),
     OPTION_REAL(S, beta, "0.5", 0, 1, "outer momentum"),
     OPTION_REAL(S, phi, "0", 0, 1e30, "largest value of the outer momentum; 0: not clipped"),
-    OPTION_ENUM(S, penalty, "elementwise", penalty_names, "for staleness"),
+    OPTION_ENUM(S, penalty, "elementwise", penalty_names, "penalty for staleness"),
 };
 #undef S
 
@@ -66,8 +66,9 @@ static enum sotto_status resolve(void *config, const struct strategy_config *str
     return fail(SOTTO_EINVAL, "co2.tau = %.80s: want a number of steps, 1 to 1e9, or auto", c->tau);
 }
 
-/* AdamW's momentum carries a group on past the place from which its displacement is applied a round
- * late: experiments/co2/stability.py has where that becomes unstable. */
+/* Warns if the inner optimizer is AdamW with much momentum: displacements are applied a round late,
+ * while the momentum continues in their direction. experiments/co2/stability.py computes the limit
+ * of stability. */
 static void warn(const void *config, const struct optim_config *optim, size_t elements)
 {
     const double most = 0.5;
@@ -86,15 +87,15 @@ struct co2 {
     struct replicate base;
     struct buffer now;  /* x_{t,0}                                                       */
     struct buffer m;    /* outer momentum, not clipped                                   */
-    struct buffer sent; /* what the groups moved in the last round, penalized; sums      */
-    struct buffer d;    /* this round's first displacement; sums; elementwise only       */
-    struct norms norms; /* norm only                                                     */
+    struct buffer sent; /* displacement of the last round, penalized; sum over groups    */
+    struct buffer d;    /* penalty elementwise: d_t of this round; sum over groups       */
+    struct norms norms; /* penalty norm                                                  */
     struct lane *lane;
     struct comm *across, *within;
-    bool in_flight;          /* there was a round before this one */
-    bool knows_d;            /* d or norms.first is of this round */
-    struct tally sent_tally; /* travels with `sent`         */
-    int64_t tau;             /* 0: still to be measured     */
+    bool in_flight;          /* the last boundary started an average */
+    bool knows_d;            /* d or norms.first is of this round     */
+    struct tally sent_tally; /* summed with `sent`      */
+    int64_t tau;             /* 0: not measured yet     */
     struct tau_auto timing;
 };
 
@@ -113,7 +114,7 @@ static enum sotto_status average_displacement(void *arg)
     struct co2 *c = arg;
     TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
     if (c->norms.table)
-        TRY(norms_sum(&c->norms, c->within, c->norms.moved)); /* tensors are spread over it */
+        TRY(norms_sum(&c->norms, c->within, c->norms.moved)); /* tensors are sharded */
     return tally_sum(&c->sent_tally, c->across);
 }
 
@@ -126,7 +127,7 @@ static enum sotto_status average_first(void *arg)
     return norms_sum(&c->norms, c->across, c->norms.first);
 }
 
-/* All that a round sends, to be timed; in round 0 nothing else is under way. */
+/* Sends the bytes of a whole round, to be timed in round 0, when the lane is idle otherwise. */
 static enum sotto_status time_round(void *arg)
 {
     struct co2 *c = arg;
@@ -135,7 +136,7 @@ static enum sotto_status time_round(void *arg)
     return average_displacement(c);
 }
 
-/* d_t = x_{t,1} - x_{t,0} sets out. */
+/* Starts the average of d_t = x_{t,1} - x_{t,0}. */
 static enum sotto_status send_first(struct co2 *c)
 {
     struct replicate *r = &c->base;
@@ -149,7 +150,8 @@ static enum sotto_status send_first(struct co2 *c)
     return lane_start(c->lane, average_first, c);
 }
 
-/* The outer iterate of one run of elements; what came is divided by lambda. */
+/* Makes the outer step of `count` elements from `begin`; the received average is divided by
+ * `lambda`. */
 static void co2_update_range(struct co2 *c, size_t begin, size_t count, double lambda)
 {
     struct replicate *r = &c->base;
@@ -167,7 +169,7 @@ static void co2_update_range(struct co2 *c, size_t begin, size_t count, double l
                         view_at(c->m.view, begin), view_at(c->sent.view, begin), d, count);
 }
 
-/* m_t and x_{t+1,0}; what is to be sent of this round; x holds x_{t,0} meanwhile. */
+/* Computes m_t, x_{t+1,0} and the displacement to send; x is set to x_{t,0}. */
 static enum sotto_status outer_update(void *arg)
 {
     struct co2 *c = arg;
@@ -184,7 +186,7 @@ static enum sotto_status outer_update(void *arg)
     return device_failed(r->is.dev);
 }
 
-/* x, now, m and sent are read and written, d is read. */
+/* Returns the bytes that the outer step reads and writes: x, now, m and sent twice, d once. */
 static double outer_bytes(const struct co2 *c)
 {
     const int passes = 2 * 4 + (c->d.dev && c->knows_d);
@@ -216,9 +218,9 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         TRY(tau_auto_step(&c->timing, r, plan, c->lane, time_round, c, &c->tau));
     if (!c->tau && plan->last && r->is.mesh->n_r > 1 && r->is.mesh->worker->rank == 0)
         log_warn(
-            "co2.tau = auto is not known yet as the run ends: its groups have never exchanged");
+            "co2.tau = auto was not measured before the run ended: the groups never exchanged");
     if (c->tau == 1 && co2_options(r)->steps == 0 && c->d.dev)
-        c->tau = 2; /* d_t sets out behind the first step: one step cannot hide it */
+        c->tau = 2; /* d_t is sent after step 1: tau = 1 cannot hide d_t */
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ... */
     if (r->steps == 0 && c->in_flight && (c->d.dev || c->norms.table))
         TRY(send_first(c));
@@ -227,7 +229,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     return co2_boundary(c);
 }
 
-/* What the penalty knows. A run that goes on with another penalty has a round without. */
+/* Visits the penalty's state. A run resumed with another penalty has one round without penalty. */
 static enum sotto_status visit_penalty(struct co2 *c, struct state_visitor *v)
 {
     const bool loads = state_loading(v);
@@ -250,13 +252,13 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     struct co2 *c = (struct co2 *)r;
     int64_t in_flight = c->in_flight, tau = c->tau;
     if (!state_loading(v))
-        TRY(lane_wait(c->lane)); /* what is saved is the same on all */
+        TRY(lane_wait(c->lane)); /* saved values are equal in all groups */
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;
     TRY(state_count(v, "outer.tau", &tau, STATE_STEPS));
     TRY(state_count(v, "outer.under_way", &in_flight, 1));
-    if (co2_options(r)->steps == 0) /* what was measured */
+    if (co2_options(r)->steps == 0) /* tau = auto: the measured value */
         c->tau = tau;
     if (c->tau == 0 || state_loading(v))
         TRY(tau_auto_visit(&c->timing, r, v, c->lane));
@@ -309,8 +311,8 @@ const struct method method_co2 = {
     .name = "co2",
     .axis = METHOD_REPLICATE,
     .about =
-        "CO2: local steps with the average under way behind the next tau steps; what is late is "
-        "penalized, and the outer momentum clipped; with adamw it wants optim.beta1 = 0",
+        "CO2: local steps; their average is in flight during the next tau steps, penalized for "
+        "staleness, with clipped outer momentum; adamw needs optim.beta1 = 0",
     METHOD_OPTIONS(struct co2_config, options),
     .resolve = resolve,
     .every = every,

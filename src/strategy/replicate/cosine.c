@@ -5,7 +5,7 @@
 
 #include "tensor/ops.h"
 
-/* Shorter vectors have no direction: one over their length is no fp32 number. */
+/* Shorter vectors count as zero: the inverse of their length overflows fp32. */
 static const double shortest = 1e-30;
 
 bool cosine_sliced(const struct replicate *r)

@@ -1,14 +1,14 @@
-/* DiLoCo (Douillard et al. 2024, algorithm 1): H local steps, then an outer optimizer takes what
- * the groups moved, on average, for a gradient at the parameters that they began with.
+/* DiLoCo (Douillard et al. 2024, algorithm 1): H local steps, then a step of an outer optimizer
+ * from the parameters at the start of the round, with the groups' mean displacement as gradient.
  *
- * Who takes part in an exchange is known to all without a message: groups beyond the schedule's
- * number sit out, and the dropped ones come from a seed. Both take part in the collective with
- * weight 0; a dropped group goes on from its own parameters, one that sits out keeps x0.
+ * Every worker knows the groups of an exchange without a message: groups beyond the schedule's
+ * number sit out, and dropped groups are drawn from a seed. Both enter the collective with weight
+ * 0; a dropped group continues from its own parameters, a group that sits out keeps x0.
  *
- * With dtype = bf16 what travels is rounded, to nearest, ties to even: each group's weighted share
- * of the outer gradient once, and the sum of them, which is made in fp32, on its way back. What is
- * lost by it is not kept for later. One group rounds its own, too, so that one step of the outer
- * optimizer is the same whoever takes part. */
+ * With dtype = bf16 messages are rounded to nearest, ties to even: each group's weighted share of
+ * the outer gradient on the way to the sum, and the sum, computed in fp32, on the way back. The
+ * rounding errors are not kept for later rounds. A single group rounds its gradient too, so that a
+ * step of the outer optimizer does not depend on the groups that take part. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 
@@ -32,7 +32,7 @@ struct diloco_config {
     int dtype;                  /* enum dtype: fp32 or bf16 */
     char replicas[OPTION_ROOM]; /* "8x1000,4x1000" */
     bool cosine;
-    struct phases phases; /* the same, by resolve */
+    struct phases phases; /* `replicas`, parsed by resolve */
 };
 
 #define S struct diloco_config
@@ -42,14 +42,14 @@ static const struct option options[] = {
     OPTION_REAL(S, outer_lr, "0.7", 0, 100, "outer learning rate"),
     OPTION_REAL(S, outer_momentum, "0.9", 0, 1, "outer momentum"),
     OPTION_REAL(S, prune, "0", 0, 1,
-                "share of the outer gradient, the smallest of every row, that is not sent"),
-    OPTION_ENUM(S, dtype, "fp32", replicate_dtypes, "of the outer gradient on the wire"),
+                "share of the outer gradient that is not sent: the smallest elements of every row"),
+    OPTION_ENUM(S, dtype, "fp32", replicate_dtypes, "type of the outer gradient on the wire"),
     OPTION_REAL(S, drop, "0", 0, 1, "probability that a group misses an exchange"),
-    OPTION_LONG(S, drop_seed, "1", 0, 1e15, "of the drops"),
+    OPTION_LONG(S, drop_seed, "1", 0, 1e15, "seed of the drops"),
     OPTION_TEXT(S, replicas, "",
-                "groups that train and for how many rounds, \"8x1000,4x1000\"; empty: all"),
+                "numbers of groups that train and of their rounds, \"8x1000,4x1000\"; empty: all"),
     OPTION_BOOL(S, cosine, "false",
-                "measure how alike the groups' outer gradients are; sends them once more"),
+                "measure the cosine between the groups' outer gradients; sends them a second time"),
 };
 #undef S
 
@@ -72,15 +72,16 @@ static enum sotto_status resolve(void *config, const struct strategy_config *str
     struct diloco_config *c = config;
     TRY(phases_parse(&c->phases, "diloco.replicas", c->replicas, strategy->groups));
     if (*c->replicas && strategy_elastic(strategy))
-        return fail(SOTTO_EINVAL,
-                    "diloco.replicas: groups that sit out need rounds in step, which %s has not",
-                    strategy->sharding->name);
+        return fail(
+            SOTTO_EINVAL,
+            "diloco.replicas: groups that sit out need common rounds, which %s does not have",
+            strategy->sharding->name);
     if (c->prune >= 1)
         return fail(SOTTO_EINVAL, "diloco.prune = 1 sends nothing");
     return SOTTO_OK;
 }
 
-/* Lists grow as they are added up; who drops out is drawn. */
+/* True if the bytes of an exchange vary: pruned lists grow in the sum, and drops are drawn. */
 static bool varies(const void *config)
 {
     const struct diloco_config *c = config;
@@ -94,16 +95,16 @@ static void diloco_dry_run(void *config)
 
 struct diloco {
     struct replicate base;
-    struct buffer x0;    /* theta(t-1): where everybody began            */
+    struct buffer x0;    /* theta(t-1), equal in all groups              */
     struct buffer delta; /* the outer gradient                           */
-    struct buffer wire;  /* dtype = bf16, prune = 0: as it travels       */
+    struct buffer wire;  /* dtype = bf16, prune = 0: delta in bf16       */
     struct optim_config outer_config;
     struct optim outer;
     struct sparse sparse; /* prune > 0 */
-    double *share;        /* (groups) weights by data                     */
+    double *share;        /* (groups) weights by the amount of data       */
     int active;           /* groups that train in this outer round        */
     int64_t round;        /* outer rounds done                            */
-    int64_t step;         /* inner steps done, for the schedule           */
+    int64_t step;         /* inner steps done, for `phases`               */
 };
 
 static bool group_is_dropped(const struct diloco *d, int group)
@@ -113,8 +114,9 @@ static bool group_is_dropped(const struct diloco *d, int group)
     return (double)(draw >> 11) * 0x1p-53 < c->drop;
 }
 
-/* Sets this group's weight and everybody's: of those that trained in this outer round, also where
- * a phase has ended inside of it, and are not dropped. Returns how many they are. */
+/* Sets this group's weight and the sum of all weights. The groups of an exchange are those that
+ * trained in this outer round, even if a phase ended inside the round, and are not dropped. Returns
+ * their number. */
 static int choose_participants(struct diloco *d)
 {
     struct replicate *r = &d->base;
@@ -157,7 +159,7 @@ static enum sotto_status own_gradient(struct diloco *d)
     return work_axpy(&r->on, d->delta.view, -1, r->x, r->count);
 }
 
-/* Before anything is pruned, in the same memory: delta is made again. */
+/* Measures the cosine between the groups' outer gradients, before pruning. Overwrites delta. */
 static enum sotto_status measure_cosine(struct diloco *d, struct agreed *out)
 {
     struct replicate *r = &d->base;
@@ -167,7 +169,7 @@ static enum sotto_status measure_cosine(struct diloco *d, struct agreed *out)
     return cosine_of_groups(r, d->delta.view, r->weight > 0, &out->cosine, &out->pairs);
 }
 
-/* delta <- the sum over R of delta, pruned or rounded. */
+/* delta <- sum over R of the pruned delta */
 static enum sotto_status sum_pruned(struct diloco *d)
 {
     struct replicate *r = &d->base;
@@ -210,7 +212,7 @@ static enum sotto_status exchange_deltas(struct diloco *d)
     struct replicate *r = &d->base;
     const int part = choose_participants(d);
     struct agreed alike = {0};
-    if (part > 0) { /* else all are dropped */
+    if (part > 0) { /* 0: all groups are dropped */
         TRY(measure_cosine(d, &alike));
         TRY(outer_gradient(d));
         TRY(work_run(&r->on, diloco_outer_step, d,
@@ -227,8 +229,8 @@ static enum sotto_status exchange_deltas(struct diloco *d)
     return SOTTO_OK;
 }
 
-/* Who trains in the outer round that is under way; a mean of the parameters, for whoever asks for
- * it, is theirs. */
+/* Sets the groups that train in the current outer round. A mean of the parameters is taken over
+ * these groups. */
 static void enter_phase(struct diloco *d)
 {
     struct replicate *r = &d->base;
@@ -244,7 +246,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (!r->idle)
         TRY(replicate_local_step(r, plan->lr, scale)); /* InnerOpt              */
     d->step++;
-    const bool only = plan->last && d->round == 0; /* a run shorter than H exchanges once */
+    const bool only = plan->last && d->round == 0; /* a run of fewer than H steps exchanges once */
     if (!replicate_boundary(r, only ? 1 : diloco_options(r)->H))
         return SOTTO_OK;
     TRY(exchange_deltas(d)); /* OuterOpt              */
@@ -298,11 +300,11 @@ static struct optim_config outer_config(const struct diloco_config *c)
         .nesterov = c->outer == OUTER_NESTEROV && c->outer_momentum > 0,
         .beta1 = c->outer_momentum,
         .beta2 = 0.95,
-        .eps = 0.1, /* outer gradients are tiny: the paper found smaller ones unstable */
+        .eps = 0.1, /* outer gradients are tiny: the paper found a smaller eps unstable */
     };
 }
 
-/* The groups' shares of the data: what the average weighs them by. */
+/* Gathers the groups' shares of the data, the weights of averages. */
 static enum sotto_status gather_shares(struct diloco *d)
 {
     struct replicate *r = &d->base;
@@ -346,7 +348,7 @@ const struct method method_diloco = {
     .name = "diloco",
     .axis = METHOD_REPLICATE,
     .about =
-        "DiLoCo: H local steps, then an outer optimizer takes what the groups moved for a gradient",
+        "DiLoCo: H local steps, then an outer optimizer steps with the groups' mean displacement",
     METHOD_OPTIONS(struct diloco_config, options),
     METHOD_ONLY(rules),
     .resolve = resolve,

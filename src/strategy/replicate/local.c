@@ -1,5 +1,5 @@
-/* Local SGD: groups step on their own and average their parameters every tau steps. The optimizer's
- * state is kept, not averaged. */
+/* Local SGD: groups step on their own and average their parameters every tau steps. Each group
+ * keeps its optimizer state, which is not averaged. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 

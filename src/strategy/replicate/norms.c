@@ -5,7 +5,7 @@
 
 #include "tensor/ops.h"
 
-/* Numbers all pieces of all tensors. */
+/* Returns the number of own pieces of all tensors. */
 static size_t count_pieces(const struct table *table, const struct owned *own)
 {
     size_t count = 0;
@@ -69,7 +69,8 @@ double norms_lambda(const struct norms *n, int i, int64_t tau, int groups)
     return sqrt(n->moved[i]) / ((double)tau * first + 1e-12) + 1;
 }
 
-/* The same on all; sums over groups as replicate_visit_sum has them. */
+/* Visits norms that are equal on all workers. `summed`: sums over groups, which keep their mean in
+ * a run with another number of groups, as in replicate_visit_sum. */
 static enum sotto_status visit_squares(const struct norms *n, const struct replicate *r,
                                        struct state_visitor *v, const char *name, float *x,
                                        bool summed)

@@ -1,5 +1,5 @@
 /* Overlap-Local-SGD (Wang, Liang and Joshi 2020): groups are pulled towards an anchor whose average
- * is under way while they step, one boundary stale. */
+ * is in flight while the groups step, one boundary stale. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 
@@ -15,13 +15,13 @@ static const struct option options[] = {
 
 struct overlap_local {
     struct replicate base;
-    struct buffer z;  /* anchor                                  */
-    struct buffer v;  /* its velocity, each group's own          */
-    struct buffer to; /* z - lr v, being averaged: the next z    */
+    struct buffer z;  /* anchor                                    */
+    struct buffer v;  /* velocity of the anchor, each group's own  */
+    struct buffer to; /* z - lr v, the next z: average in flight   */
     struct lane *lane;
     struct comm *across;
     bool in_flight;
-    struct tally sent; /* travels with it */
+    struct tally sent; /* summed with `to` */
 };
 
 static void anchor(struct replicate *r)
@@ -40,7 +40,7 @@ static enum sotto_status average_anchor(void *arg)
     return tally_sum(&o->sent, o->across);
 }
 
-/* The average that was started a boundary ago is the new anchor. */
+/* Waits for the average that the last boundary started, and takes it as the anchor z. */
 static enum sotto_status adopt_anchor(struct overlap_local *o)
 {
     struct replicate *r = &o->base;
@@ -54,7 +54,7 @@ static enum sotto_status adopt_anchor(struct overlap_local *o)
     return SOTTO_OK;
 }
 
-/* At a boundary, with the new anchor in z. */
+/* Pulls x towards the new anchor z, updates the velocity, and prepares the next average in `to`. */
 static enum sotto_status pull_to_anchor(struct overlap_local *o, double inner_lr)
 {
     struct replicate *r = &o->base;
@@ -65,7 +65,7 @@ static enum sotto_status pull_to_anchor(struct overlap_local *o, double inner_lr
     TRY(work_scale(on, r->x, 1 - a, r->count));
     TRY(work_axpy(on, r->x, a, z, r->count)); /* x <- (1-a) x + a z           */
     TRY(work_scale(on, v, (float)c->beta, r->count));
-    if (!replicate_divides(inner_lr)) /* lr v -> z - x; of this round v keeps nothing */
+    if (!replicate_divides(inner_lr)) /* limit lr -> 0: lr v -> z - x, and v gains 0 */
         return work_copy(on, to, r->x, r->count);
     TRY(work_axpy(on, v, 1 / lr, z, r->count));
     TRY(work_axpy(on, v, -1 / lr, r->x, r->count)); /* v <- b v + (z - x)/lr        */
@@ -79,12 +79,12 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     TRY(replicate_local_step(r, plan->lr, scale));
     if (!replicate_boundary(r, tau_every(replicate_options(r))))
         return SOTTO_OK;
-    TRY(adopt_anchor(o)); /* z: also says whether to stop */
+    TRY(adopt_anchor(o)); /* z, and the groups' votes */
     TRY(pull_to_anchor(o, plan->lr));
     TRY(replicate_publish(r));
     o->in_flight = true;
     tally_take(&o->sent, r);
-    return lane_start(o->lane, average_anchor, o); /* of z - lr v, beside the next tau steps */
+    return lane_start(o->lane, average_anchor, o); /* of z - lr v, during tau steps */
 }
 
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
@@ -92,7 +92,7 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     struct overlap_local *o = (struct overlap_local *)r;
     int64_t in_flight = o->in_flight;
     if (!state_loading(v) && o->in_flight)
-        TRY(lane_wait(o->lane)); /* what is saved is the same on all */
+        TRY(lane_wait(o->lane)); /* saved values are equal in all groups */
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;
@@ -138,8 +138,8 @@ const struct method method_overlap_local = {
     .name = "overlap-local",
     .axis = METHOD_REPLICATE,
     .about =
-        "Overlap-Local-SGD: groups are pulled towards an anchor whose average is under way while "
-        "they step, one boundary late",
+        "Overlap-Local-SGD: groups are pulled towards an anchor whose average is in flight while "
+        "the groups step, one boundary late",
     METHOD_OPTIONS(struct momentum_config, options),
     METHOD_EVERY_TAU,
     .replicate = &ops,

@@ -1,4 +1,5 @@
-/* How many groups train, and for how many rounds: "8x1000,4x1000", of which the last goes on. */
+/* A schedule of the number of groups that train: "8x1000,4x1000", groups x rounds. The last phase
+ * has no end. */
 #ifndef SOTTO_STRATEGY_REPLICATE_PHASES_H
 #define SOTTO_STRATEGY_REPLICATE_PHASES_H
 
@@ -16,10 +17,11 @@ struct phases {
     int n; /* 0: all groups, always */
 };
 
-/* `key` names the option, of which a run with `most` groups is to make sense. */
+/* Parses `text`, the value of option `key`. Refuses phases with more than `most` groups, those of
+ * the run. */
 enum sotto_status phases_parse(struct phases *p, const char *key, const char *text, int most);
 
-/* Groups that train at step `step`, of `all`. */
+/* Returns the number of groups that train at step `step`; without phases `all`. */
 int phases_groups(const struct phases *p, int64_t step, int all);
 
 #endif

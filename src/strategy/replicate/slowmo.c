@@ -1,5 +1,5 @@
-/* SlowMo (Wang et al. 2020): local steps, then a step with slow momentum from where they all began.
- */
+/* SlowMo (Wang et al. 2020): local steps, then a step with slow momentum from the parameters at the
+ * start of the outer round. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 
@@ -15,8 +15,8 @@ static const struct option options[] = {
 
 struct slowmo {
     struct replicate base;
-    struct buffer x0; /* where this outer round began */
-    struct buffer m;  /* slow momentum                */
+    struct buffer x0; /* parameters at the start of the outer round */
+    struct buffer m;  /* slow momentum                              */
 };
 
 static void anchor(struct replicate *r)
@@ -25,7 +25,7 @@ static void anchor(struct replicate *r)
     r->is.dev->ops->copy(r->is.dev, s->x0.view, r->x, r->count);
 }
 
-/* x holds xbar, and then the next x0. */
+/* Makes the outer step from x0. x is xbar before the call and the next x0 after it. */
 static enum sotto_status slowmo_outer_step(struct slowmo *s, double inner_lr)
 {
     struct replicate *r = &s->base;
@@ -38,7 +38,7 @@ static enum sotto_status slowmo_outer_step(struct slowmo *s, double inner_lr)
         TRY(work_axpy(on, m, 1 / lr, x0, r->count));
         TRY(work_axpy(on, m, -1 / lr, r->x, r->count));   /* m <- b m + (x0 - xbar)/lr          */
         TRY(work_axpy(on, x0, -alpha * lr, m, r->count)); /* x0 <- x0 - a lr m                */
-    } else { /* lr m -> x0 - xbar; of this round m keeps nothing                              */
+    } else { /* limit lr -> 0: lr m -> x0 - xbar, and m gains 0                               */
         TRY(work_scale(on, x0, 1 - alpha, r->count));
         TRY(work_axpy(on, x0, alpha, r->x, r->count)); /* x0 <- x0 - a (x0 - xbar)            */
     }
@@ -95,7 +95,7 @@ static const struct replicate_ops ops = {
 const struct method method_slowmo = {
     .name = "slowmo",
     .axis = METHOD_REPLICATE,
-    .about = "SlowMo: local steps, then a step with slow momentum from where they all began",
+    .about = "SlowMo: local steps, then a step with slow momentum from the start of the round",
     METHOD_OPTIONS(struct momentum_config, options),
     METHOD_EVERY_TAU,
     .replicate = &ops,

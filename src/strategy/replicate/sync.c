@@ -1,5 +1,5 @@
-/* Synchronous replication: gradients are averaged over all groups in every step, stage by stage,
- * while backward runs (hybrid sharding). */
+/* Synchronous replication (hybrid sharding): gradients are averaged over all groups in every step,
+ * stage by stage, in parallel with backward. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 

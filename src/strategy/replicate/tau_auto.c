@@ -12,7 +12,7 @@ static enum sotto_status start_timing(struct tau_auto *p, struct replicate *r,
                                       lane_job *exchange, void *arg)
 {
     const double now = clock_now(lane->clock);
-    TRY(comm_barrier(r->is.across)); /* who starts late would be taken for a slow link */
+    TRY(comm_barrier(r->is.across)); /* a late rank would look like a slow link */
     p->busy = lane->busy;
     p->compare = FIRST_COMPARED;
     TRY(lane_start(lane, exchange, arg));
@@ -40,7 +40,7 @@ enum sotto_status tau_auto_step(struct tau_auto *p, struct replicate *r, const s
     const double now = clock_now(lane->clock);
     const double step = fmax(plan->seconds - p->began - plan->between, 1e-12);
     p->began = plan->seconds;
-    if (++p->steps > 1) { /* the first is slow: caches and pools are empty */
+    if (++p->steps > 1) { /* the first step is slow: caches and pools are empty */
         p->fastest = p->fastest > 0 ? fmin(p->fastest, step) : step;
         p->slowest = fmax(p->slowest, step);
     }
