@@ -10,7 +10,7 @@ enum sotto_status strategy_open(struct strategy **out, const struct strategy_set
     const int slots = strategy_slots(setup->config);
     *out = NULL;
     if (setup->oracle->slots < slots)
-        return fail(SOTTO_EINVAL, "%s has %d micro-batches under way at once, the oracle holds %d",
+        return fail(SOTTO_EINVAL, "%s has %d micro-batches in flight at once, the oracle holds %d",
                     setup->config->sharding->name, slots, setup->oracle->slots);
     struct strategy *s = calloc(1, ops->bytes);
     if (!s)

@@ -669,7 +669,7 @@ static void too_few(void **state)
     assert_fails(
         strategy_open(
             &s, &(struct strategy_setup){.config = &config, .optim = &optim, .oracle = &oracle}),
-        SOTTO_EINVAL, "together has 3 micro-batches under way at once, the oracle holds 2");
+        SOTTO_EINVAL, "together has 3 micro-batches in flight at once, the oracle holds 2");
 }
 
 /* Where ops return before they are done, a micro-batch still takes as long as they do. */
