@@ -11,7 +11,7 @@ struct cluster {
     struct comm *mpi;   /* this process's rank under MPI; NULL: all workers are in this process */
     int size;           /* workers in all */
     bool leads;         /* rank 0 is here */
-    int cores;          /* cores that this process may run on, at its start */
+    int cores;          /* cores of this process at its start */
     int around, before; /* workers that share the cores; those of lower ranks */
     int *node;          /* (size) node of each rank, from 0 */
     int nodes, *each;   /* (nodes) number of workers */

@@ -73,7 +73,7 @@ enum sotto_status meter_init(struct meter *m, struct worker *w, const struct ora
 void meter_free(struct meter *m);
 void meter_start(struct meter *m);
 void meter_stop(struct meter *m);
-void meter_forget_lanes(struct meter *m); /* for a run that ends before it waits for its lanes */
+void meter_forget_lanes(struct meter *m); /* at the end of a run that leaves lanes busy */
 /* Ends a pause of all workers. With modelled clocks each worker keeps its lead over the others and,
  * after the first pause of a resumed run, its lanes wait for the time in `owed`. */
 enum sotto_status meter_go_on(struct meter *m);
@@ -84,10 +84,12 @@ struct cost meter_read(const struct meter *m);
 enum sotto_status meter_gather(struct meter *m);
 enum sotto_status meter_visit(struct meter *m, struct state_visitor *v);
 
-/* Parts of gather and visit, for workers that do not gather: fill a worker's row, store a row in
- * another meter; visit the costs of all workers, and each worker's own number. */
+/* The parts of meter_gather, for workers that do not gather. meter_tell fills a worker's row;
+ * meter_take stores the row of worker `rank` in another meter. */
 enum sotto_status meter_tell(struct meter *m, struct meter_row *row);
 void meter_take(struct meter *m, int rank, const struct meter_row *row);
+
+/* The parts of meter_visit: the costs of all workers, and the worker's number of micro-batches. */
 enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v);
 enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v);
 

@@ -1,6 +1,6 @@
 /* The kernels of a run's ranks. Every rank updates its own copy of the parameters, and copies
  * updated by different kernels would diverge, so machines of several kinds use the best kernels
- * that all of them support. */
+ * that all machines support. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

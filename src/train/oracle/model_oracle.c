@@ -4,8 +4,8 @@
 
 #include "tensor/ops.h"
 
-static enum sotto_status model_begin(struct oracle *oracle, int slot, int64_t index, int rank,
-                                     bool sum)
+static enum sotto_status model_oracle_begin(struct oracle *oracle, int slot, int64_t index,
+                                            int rank, bool sum)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     struct model_slot *s = &o->slot[slot];
@@ -168,7 +168,7 @@ static enum sotto_status model_keep(struct oracle *oracle, int sum, double share
     return device_failed(o->is.dev);
 }
 
-static const struct oracle_ops model_oracle_ops = {.begin = model_begin,
+static const struct oracle_ops model_oracle_ops = {.begin = model_oracle_begin,
                                                    .fresh = model_fresh,
                                                    .forward = model_forward,
                                                    .backward = model_backward,
