@@ -16,7 +16,8 @@ static const struct option options[] = {
                 "seeds, such as 1,2,3, with each of which every run is made; empty: train.seed"),
     OPTION_TEXT(
         S, columns,
-        "loss, common_loss, eval_loss, samples, seconds, time_to_loss, exposed_share, bytes, memory",
+        "loss, common_loss, eval_loss, samples, seconds, time_to_loss, exposed_share, bytes, "
+        "memory",
         "columns of the table: keys of the runs' report.json, common_loss and time_to_loss"),
     OPTION_TEXT(S, curves, "",
                 "metrics to draw: keys of metrics.jsonl; empty: train/loss and eval/loss"),
