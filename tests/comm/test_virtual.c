@@ -309,8 +309,7 @@ static void speeds(void **state)
 
 /* Rounds of computation in parallel with a lane's all-reduce. The number of lane_done calls that
  * return false depends on every clock. */
-#if defined(SANITIZED_THREAD) &&                                                                   \
-    defined(__aarch64__) /* ThreadSanitizer has room for few fibers there */
+#if defined(SANITIZED_THREAD) && defined(__aarch64__) /* room for few fibers only */
 enum { ROUNDS = 20, MOST = 64 };
 #else
 enum { ROUNDS = 20, MOST = 256 };

@@ -21,8 +21,7 @@ struct network {
     struct network_port *port;
     int ports;
     double now;
-    struct network_flow
-        *stale; /* flows to compute rates for, with all flows that share ports with them */
+    struct network_flow *stale; /* flows that need a new rate, as do flows that share their ports */
     struct network_flow **heap; /* active flows, a heap by end */
     int flows, room;
     uint64_t started;

@@ -7,6 +7,7 @@
 #include "comm/mpi/nccl.h"
 #include "comm/ring.h"
 
+/* Returns the launcher's command, which a rank has read (peers.c); empty: no rank can read it. */
 const char *mpi_launch_command(const struct comm *world);
 
 /* Returns the value of an environment variable as a number; 0 if the variable is not set. */
@@ -91,8 +92,7 @@ struct mpi_peer {
     char host[64];
     uint64_t space;  /* process number space (inode of the PID namespace); 0: unknown */
     int32_t process; /* process number */
-    uint32_t
-        address[MPI_PEER_ADDRESSES]; /* IPv4 addresses of its machine, loopback aside; 0: none */
+    uint32_t address[MPI_PEER_ADDRESSES]; /* IPv4 addresses, loopback aside; 0: none */
 };
 
 /* All ranks of the world, and the means to find a lost rank (peers.c). */

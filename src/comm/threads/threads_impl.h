@@ -69,21 +69,20 @@ struct threads_group {
     atomic_int users;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    atomic_uint_least64_t
-        arrivals;      /* arrivals of ranks at all meetings so far: `size` per meeting */
-    atomic_int asleep; /* ranks asleep until the last rank arrives */
-    atomic_uint_least64_t *visits; /* (size) meetings that each rank has arrived at */
-    int *world_rank;               /* (size) */
-    struct threads_offer *offer;   /* (size) */
-    struct device_mark *done;      /* (size) ends of calls on a device */
-    struct threads_box *box;       /* (size, size) boxes by sender and receiver */
-    struct threads_inbox *inbox;   /* (size) */
-    struct threads_message *idle;  /* memory for later messages */
-    bool *ended;                   /* (size) true if the rank sends no more; guarded by `lock` */
-    int *color;                    /* (size) colors of the current split */
-    struct threads_group **made;   /* (size) new groups, each at the lowest rank of its color */
-    int *node;                     /* (size) */
-    struct route route;            /* route of collectives, with modelled links */
+    atomic_uint_least64_t arrivals; /* of ranks at all meetings so far: `size` per meeting */
+    atomic_int asleep;              /* ranks asleep until the last rank arrives */
+    atomic_uint_least64_t *visits;  /* (size) meetings that each rank has arrived at */
+    int *world_rank;                /* (size) */
+    struct threads_offer *offer;    /* (size) */
+    struct device_mark *done;       /* (size) ends of calls on a device */
+    struct threads_box *box;        /* (size, size) boxes by sender and receiver */
+    struct threads_inbox *inbox;    /* (size) */
+    struct threads_message *idle;   /* memory for later messages */
+    bool *ended;                    /* (size) true if the rank sends no more; guarded by `lock` */
+    int *color;                     /* (size) colors of the current split */
+    struct threads_group **made;    /* (size) new groups, each at the lowest rank of its color */
+    int *node;                      /* (size) */
+    struct route route;             /* route of collectives, with modelled links */
     struct shaped_trip trip;
 };
 

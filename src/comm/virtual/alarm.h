@@ -14,8 +14,8 @@ struct alarm {
 };
 
 struct alarms {
-    struct alarm *
-        *heap; /* (count) the caller's memory, with room for all alarms that may be set at once */
+    /* (count) the caller's memory, with room for all alarms that may be set at once */
+    struct alarm **heap;
     int count;
 };
 

@@ -80,8 +80,8 @@ struct virtual_sim {
     struct fiber home;  /* stack of virtual_sim_run */
     struct virtual_process *current;
     bool ahead; /* true if the clock of `current` may be ahead of a ready process */
-    struct virtual_process *
-        due[VIRTUAL_DUE]; /* processes to wake, at their own time, when `current` lets others run */
+    /* (n_due) processes to wake, at their own time, when `current` lets others run */
+    struct virtual_process *due[VIRTUAL_DUE];
     int n_due;
     struct virtual_turn *heap; /* (ready of room) ready processes, smallest time first */
     int ready, room;

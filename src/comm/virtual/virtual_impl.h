@@ -67,8 +67,8 @@ struct virtual_member {
     struct virtual_process *receiver; /* process that waits for a message; NULL: none */
     int from;                         /* sender waited for, or FROM_ANY */
     const bool *among;                /* (size) FROM_ANY: possible senders; NULL: all ranks */
-    struct virtual_message *first,
-        *last;  /* messages to this rank whose last byte has left, by arrival and then by sender */
+    /* Messages to this rank whose last byte has left, by arrival and then by sender. */
+    struct virtual_message *first, *last;
     bool ended; /* true if the rank sends no more */
 };
 
