@@ -1,7 +1,7 @@
 /* Memory that is divided into pieces, front to back, each starting on a cache line.
  *
- * AddressSanitizer reports an access between two pieces, or to memory that was not taken, so an op
- * that leaves its piece fails at that access and not at a later symptom. */
+ * AddressSanitizer reports an access between two pieces or to memory not taken, so an op that
+ * leaves its piece fails at the access and not at a later symptom. */
 #ifndef SOTTO_TENSOR_CARVE_H
 #define SOTTO_TENSOR_CARVE_H
 

@@ -73,7 +73,7 @@ static enum sotto_status refuse_device(const char *name)
 }
 
 /* Opens dev->ops with the kernels of that name; NULL: with the kernels that the table chooses. */
-static enum sotto_status open_table(struct device *dev, const char *kernels)
+static enum sotto_status open_ops(struct device *dev, const char *kernels)
 {
     const bool number = kernels && *kernels && !kernels[strspn(kernels, "0123456789")];
     if (number && names_device(dev->ops->name, "cuda"))
@@ -144,7 +144,7 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
     *dev = (struct device){.memory = memory, .threads = threads, .ops = find_table(name)};
     if (threads <= 0)
         dev->threads = cores_allowed("");
-    return dev->ops ? open_table(dev, colon ? colon + 1 : NULL) : refuse_device(name);
+    return dev->ops ? open_ops(dev, colon ? colon + 1 : NULL) : refuse_device(name);
 }
 
 enum sotto_status device_open_absent(struct device *dev, const char *name, struct memory *memory)

@@ -32,9 +32,9 @@ enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
 void pool_give(struct pool *pool, struct pool_block *block); /* NULL is fine */
 
 /* Takes the block of exactly this size that has been idle longest. A thread that writes a block
- * waits until all threads that have just read the block drop its cache lines, so with many
- * threads blocks rest before they are written again: the pool makes POOL_RESTING blocks in
- * addition to the taken one, all at once. */
+ * waits until the threads that have just read the block drop its cache lines. With many threads,
+ * blocks therefore rest before they are written again: the pool makes POOL_RESTING blocks in
+ * addition to the taken block, all at once. */
 enum { POOL_RESTING = 5 };
 enum sotto_status pool_take_rested(struct pool *pool, enum dtype type, size_t count,
                                    struct pool_block **out);

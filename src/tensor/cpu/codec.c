@@ -128,7 +128,7 @@ static size_t kept_at(const struct tiles *t, int i)
 }
 
 /* c (m, n) = a b; n is a padded width. */
-static void multiply_rows(const struct tile_work *w, int m, int n, int k, const float *a,
+static void multiply_padded(const struct tile_work *w, int m, int n, int k, const float *a,
                           size_t a_row, size_t a_col, const float *b, size_t ldb, float *c,
                           size_t ldc)
 {
@@ -146,13 +146,13 @@ static void along_w(const struct tile_work *w, const struct tile_pieces *p, cons
         return;
     }
     if (!half) {
-        multiply_rows(w, rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld);
+        multiply_padded(w, rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld);
         return;
     }
     for (int r = 0; r < rows; r++)
         w->k->codec->fold(p->a + (size_t)r * w->ld, m + (size_t)r * stride, n);
-    multiply_rows(w, rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half);
-    multiply_rows(w, rows, half, middle, p->a + middle, w->ld, 1,
+    multiply_padded(w, rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half);
+    multiply_padded(w, rows, half, middle, p->a + middle, w->ld, 1,
                   w->turn + (size_t)middle * w->half, w->half, p->b + half, 2 * w->half);
     for (int r = 0; r < rows; r++) {
         const float *even = p->b + (size_t)r * 2 * w->half;
@@ -185,10 +185,10 @@ static const float *along_h(const struct tile_work *w, const struct tile_pieces 
         for (int j = 0; j < half; j++)
             w->k->codec->mirror(p->a + (size_t)j * w->ld, p->a + (size_t)(n - 1 - j) * w->ld, w->ld,
                                 false);
-        multiply_rows(w, half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
+        multiply_padded(w, half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
                       p->b + step * w->ld, 2 * step * w->ld);
     }
-    multiply_rows(w, n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld);
+    multiply_padded(w, n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld);
     return p->b;
 }
 
@@ -201,10 +201,10 @@ static void back_along_h(const struct tile_work *w, const struct tile_pieces *p)
     while (side_folds(n))
         n /= 2;
     size_t step = by / (size_t)n;
-    multiply_rows(w, n, ld, n, w->bh, 1, step * by, p->a, step * w->ld, p->b, w->ld);
+    multiply_padded(w, n, ld, n, w->bh, 1, step * by, p->a, step * w->ld, p->b, w->ld);
     for (; n < h; n *= 2) {
         step /= 2;
-        multiply_rows(w, n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
+        multiply_padded(w, n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
                       2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld);
         for (int j = 0; j < n; j++)
             w->k->codec->mirror(p->b + (size_t)j * w->ld, p->b + (size_t)(2 * n - 1 - j) * w->ld,

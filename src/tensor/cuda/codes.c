@@ -1,7 +1,7 @@
 /* Ops of codecs. */
 #include "tensor/cuda/cuda.h"
 
-static struct tile_shape shape_of(const struct tiling *p, int k, struct view basis)
+static struct tile_shape tile_shape_of(const struct tiling *p, int k, struct view basis)
 {
     const struct tiles *t = &p->tiles[k];
     const float *b = basis.data;
@@ -18,12 +18,14 @@ static struct tile_shape shape_of(const struct tiling *p, int k, struct view bas
                                .basis_w = b + t->basis_w};
 }
 
-/* Rooms for the lists that need some, made once. False: a kept failure. */
-static bool open_rooms(struct device *dev, const struct tiling *p, struct view basis, float **room)
+/* Returns in *room the scratch of the list that needs most; NULL if no list needs scratch.
+ * Returns false after a kept failure. */
+static bool open_list_room(struct device *dev, const struct tiling *p, struct view basis,
+                           float **room)
 {
     size_t most = 0;
     for (int k = 0; k < p->n; k++) {
-        const struct tile_shape s = shape_of(p, k, basis);
+        const struct tile_shape s = tile_shape_of(p, k, basis);
         const size_t floats = (size_t)tile_blocks(&s) * tile_room(&s);
         most = floats > most ? floats : most;
     }
@@ -35,10 +37,10 @@ void cuda_tiles_encode(struct device *dev, const struct tiling *p, struct view b
                        struct view index, struct view value)
 {
     float *room;
-    if (!open_rooms(dev, p, basis, &room))
+    if (!open_list_room(dev, p, basis, &room))
         return;
     for (int k = 0; k < p->n; k++) {
-        const struct tile_shape s = shape_of(p, k, basis);
+        const struct tile_shape s = tile_shape_of(p, k, basis);
         cuda_check(
             dev,
             launch_tiles_encode(cuda_stream(dev), &s, m.data, index.data, cuda_vec(value), room),
@@ -53,13 +55,13 @@ void cuda_tiles_decode(struct device *dev, const struct tiling *p, struct view b
     const struct tile_messages sent = {index.data, index_step, cuda_vec(value), value_step,
                                        senders};
     float *room;
-    if (!open_rooms(dev, p, basis, &room))
+    if (!open_list_room(dev, p, basis, &room))
         return;
     for (int k = 0; k < p->n; k++) {
-        const struct tile_shape s = shape_of(p, k, basis);
+        const struct tile_shape s = tile_shape_of(p, k, basis);
         cuda_check(dev,
                    launch_tiles_decode(cuda_stream(dev), &s, y.data, &sent, room,
-                                       &cuda_of(dev)->news->damaged),
+                                       &cuda_of(dev)->flags->damaged),
                    "decode");
     }
 }
@@ -79,7 +81,7 @@ void cuda_sign(struct device *dev, struct view y, struct view x, size_t count)
     cuda_check(dev, launch_sign(cuda_stream(dev), cuda_vec(y), cuda_vec(x), count), "take signs");
 }
 
-_Static_assert((int)CHOOSE_ROUNDS == (int)SHUFFLE_ROUNDS, "they are the same");
+_Static_assert((int)CHOOSE_ROUNDS == (int)SHUFFLE_ROUNDS, "same number of rounds");
 
 void cuda_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count)
 {

@@ -1,15 +1,16 @@
-/* CUDA's own context is the process's, and so are these: the one list of this library that is. */
+/* CUDA's own context belongs to the process, and so does this list: the only global state of the
+ * library. */
 #include <pthread.h>
 
 #include "tensor/cuda/cuda.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda *parked;
+static struct cuda *cached_contexts;
 
-struct cuda *cuda_unpark(int gpu)
+struct cuda *context_cache_take(int gpu)
 {
     pthread_mutex_lock(&lock);
-    struct cuda **at = &parked;
+    struct cuda **at = &cached_contexts;
     while (*at && (*at)->gpu != gpu)
         at = &(*at)->next;
     struct cuda *c = *at;
@@ -21,10 +22,10 @@ struct cuda *cuda_unpark(int gpu)
     return c;
 }
 
-void cuda_park(struct cuda *c)
+void context_cache_put(struct cuda *c)
 {
     pthread_mutex_lock(&lock);
-    c->next = parked;
-    parked = c;
+    c->next = cached_contexts;
+    cached_contexts = c;
     pthread_mutex_unlock(&lock);
 }

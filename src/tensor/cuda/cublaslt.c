@@ -8,8 +8,8 @@
 
 #include <cublasLt.h>
 
-/* Functions of the library, by their names there. */
-#define LT_FUNCTIONS(X)                                                                            \
+/* Functions of the library, by name. */
+#define CUBLASLT_FUNCTIONS(X)                                                                      \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
     X(cublasLtGetVersion)                                                                          \
@@ -25,43 +25,43 @@
     X(cublasLtMatrixLayoutCreate)                                                                  \
     X(cublasLtMatrixLayoutDestroy)
 
-/* A factor as the library sees it: columns behind one another. */
-struct side {
+/* A factor in the library's view: column-major, `stride` elements from column to column. */
+struct factor_side {
     int rows, columns, turned;
     size_t stride;
 };
 
-/* What a kernel is chosen for. Filled with zeros first: it is compared as bytes. */
-struct shape {
+/* The key of a choice. Zeroed before it is filled, since keys are compared as bytes. */
+struct product_shape {
     int m, n, k, half, c_half, bias, residual;
-    struct side first, second; /* b^T, a^T */
+    struct factor_side first, second; /* b^T, a^T */
     size_t c_row;
-    int align[4]; /* bytes, of first, second, c and d */
+    int align[4]; /* bytes: of first, second, c and d */
 };
 
-struct choice_made {
-    struct shape shape;
+struct kernel_choice {
+    struct product_shape shape;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t first, second, c;
     cublasLtMatmulAlgo_t algo;
     bool none; /* the library has no kernel */
 };
 
-struct lt {
+struct cublaslt {
 #define FIELD(name) __typeof__(&(name)) name;
-    LT_FUNCTIONS(FIELD)
+    CUBLASLT_FUNCTIONS(FIELD)
 #undef FIELD
-    void *library; /* NULL: without; it stays loaded, as loading it takes long */
+    void *library; /* NULL: no library. The library stays loaded, as loading takes long */
     cublasLtHandle_t handle;
     struct cuda_room workspace;
-    struct choice_made *made;
+    struct kernel_choice *made;
     int n, room;
     char about[160];
 };
 
 enum { WORKSPACE = 32 << 20 };
 
-static bool load(struct lt *lt)
+static bool load_library(struct cublaslt *lt)
 {
     static const char *const names[] = {
         "libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
@@ -76,18 +76,18 @@ static bool load(struct lt *lt)
     *(void **)&lt->name = dlsym(lt->library, #name);                                               \
     if (!lt->name)                                                                                 \
         return false;
-    LT_FUNCTIONS(FIND)
+    CUBLASLT_FUNCTIONS(FIND)
 #undef FIND
     return true;
 }
 
-struct lt *lt_open(struct device *dev)
+struct cublaslt *cublaslt_open(struct device *dev)
 {
-    struct lt *lt = calloc(1, sizeof *lt);
+    struct cublaslt *lt = calloc(1, sizeof *lt);
     if (!lt)
         return NULL;
     (void)cuda_stream(dev);
-    if (cuda_of(dev)->gpu == CUDA_NO_GPU || !load(lt) ||
+    if (cuda_of(dev)->gpu == CUDA_NO_GPU || !load_library(lt) ||
         lt->cublasLtCreate(&lt->handle) != CUBLAS_STATUS_SUCCESS)
         lt->handle = NULL;
     if (lt->handle)
@@ -97,7 +97,7 @@ struct lt *lt_open(struct device *dev)
     return lt;
 }
 
-static void drop(const struct lt *lt, struct choice_made *c)
+static void free_choice(const struct cublaslt *lt, struct kernel_choice *c)
 {
     if (c->desc)
         lt->cublasLtMatmulDescDestroy(c->desc);
@@ -109,18 +109,18 @@ static void drop(const struct lt *lt, struct choice_made *c)
         lt->cublasLtMatrixLayoutDestroy(c->c);
 }
 
-void lt_rest(struct lt *lt, struct device *dev)
+void cublaslt_free_workspace(struct cublaslt *lt, struct device *dev)
 {
     if (lt)
         cuda_drop(dev, &lt->workspace);
 }
 
-void lt_close(struct lt *lt)
+void cublaslt_close(struct cublaslt *lt)
 {
     if (!lt)
         return;
     for (int i = 0; i < lt->n; i++)
-        drop(lt, &lt->made[i]);
+        free_choice(lt, &lt->made[i]);
     if (lt->handle)
         lt->cublasLtDestroy(lt->handle);
     if (lt->library)
@@ -129,32 +129,32 @@ void lt_close(struct lt *lt)
     free(lt);
 }
 
-const char *lt_describe(const struct lt *lt)
+const char *cublaslt_describe(const struct cublaslt *lt)
 {
     return lt->about;
 }
 
-/* A row-major (rows, columns) factor, turned: the library's are column-major. False: neither its
- * rows nor its columns are runs of elements. */
-static bool side_of(const struct factor *f, int rows, int columns, struct side *out)
+/* Writes the library's view of a row-major (rows, columns) factor, which is transposed there.
+ * Returns false if neither its rows nor its columns are contiguous. */
+static bool factor_side_of(const struct factor *f, int rows, int columns, struct factor_side *out)
 {
     if (f->column == 1 && f->row >= (size_t)columns)
-        *out = (struct side){columns, rows, false, f->row};
+        *out = (struct factor_side){columns, rows, false, f->row};
     else if (f->row == 1 && f->column >= (size_t)rows)
-        *out = (struct side){rows, columns, true, f->column};
+        *out = (struct factor_side){rows, columns, true, f->column};
     else
         return false;
     return true;
 }
 
-/* The largest power of two up to 16 that an address and a stride in bytes are multiples of. */
-static int alignment(const void *data, size_t stride_bytes)
+/* Returns the largest power of two up to 16 that divides an address and a stride in bytes. */
+static int alignment_of(const void *data, size_t stride_bytes)
 {
     const size_t bits = (size_t)(uintptr_t)data | stride_bytes | 16;
     return (int)(bits & (~bits + 1));
 }
 
-static bool shape_of(const struct product *p, struct shape *out)
+static bool product_shape_of(const struct product *p, struct product_shape *out)
 {
     memset(out, 0, sizeof *out);
     const size_t size = p->a.v.half ? 2 : 4, c_size = p->c.half ? 2 : 4;
@@ -165,8 +165,8 @@ static bool shape_of(const struct product *p, struct shape *out)
     out->c_half = p->c.half;
     out->bias = p->bias.data != NULL;
     out->residual = p->residual.data != NULL;
-    struct side first, second; /* copied by field: what is between them is zero */
-    if (!side_of(&p->b, p->k, p->n, &first) || !side_of(&p->a, p->m, p->k, &second))
+    struct factor_side first, second; /* copied by field: the padding stays zero */
+    if (!factor_side_of(&p->b, p->k, p->n, &first) || !factor_side_of(&p->a, p->m, p->k, &second))
         return false;
     out->first.rows = first.rows;
     out->first.columns = first.columns;
@@ -176,18 +176,18 @@ static bool shape_of(const struct product *p, struct shape *out)
     out->second.columns = second.columns;
     out->second.turned = second.turned;
     out->second.stride = second.stride;
-    out->align[0] = alignment(p->b.v.data, first.stride * size);
-    out->align[1] = alignment(p->a.v.data, second.stride * size);
+    out->align[0] = alignment_of(p->b.v.data, first.stride * size);
+    out->align[1] = alignment_of(p->a.v.data, second.stride * size);
     const void *c = p->residual.data ? p->residual.data : p->c.data;
     out->c_row = p->c_row ? p->c_row : (size_t)p->n;
-    out->align[2] = alignment(c, out->c_row * c_size);
-    out->align[3] = alignment(p->c.data, out->c_row * c_size);
+    out->align[2] = alignment_of(c, out->c_row * c_size);
+    out->align[3] = alignment_of(p->c.data, out->c_row * c_size);
     return true;
 }
 
-static bool describe_sides(struct lt *lt, struct choice_made *c)
+static bool describe_sides(struct cublaslt *lt, struct kernel_choice *c)
 {
-    const struct shape *s = &c->shape;
+    const struct product_shape *s = &c->shape;
     const cudaDataType_t type = s->half ? CUDA_R_16BF : CUDA_R_32F;
     const cudaDataType_t c_type = s->c_half ? CUDA_R_16BF : CUDA_R_32F;
     return lt->cublasLtMatrixLayoutCreate(&c->first, type, (uint64_t)s->first.rows,
@@ -200,9 +200,9 @@ static bool describe_sides(struct lt *lt, struct choice_made *c)
                                           (int64_t)s->c_row) == CUBLAS_STATUS_SUCCESS;
 }
 
-static bool describe_product(struct lt *lt, struct choice_made *c, const struct product *p)
+static bool describe_product(struct cublaslt *lt, struct kernel_choice *c, const struct product *p)
 {
-    const struct shape *s = &c->shape;
+    const struct product_shape *s = &c->shape;
     const cublasOperation_t first = s->first.turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = s->second.turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     if (lt->cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) !=
@@ -224,7 +224,7 @@ static bool describe_product(struct lt *lt, struct choice_made *c, const struct 
     return true;
 }
 
-static uint32_t config_of(const struct lt *lt, const cublasLtMatmulAlgo_t *algo,
+static uint32_t config_of(const struct cublaslt *lt, const cublasLtMatmulAlgo_t *algo,
                           cublasLtMatmulAlgoConfigAttributes_t what)
 {
     uint32_t value = 0;
@@ -233,17 +233,18 @@ static uint32_t config_of(const struct lt *lt, const cublasLtMatmulAlgo_t *algo,
     return value;
 }
 
-static bool splits(const struct lt *lt, const cublasLtMatmulHeuristicResult_t *found)
+static bool splits_sums(const struct cublaslt *lt, const cublasLtMatmulHeuristicResult_t *found)
 {
     return config_of(lt, &found->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
 }
 
-/* Which of the kernels that the library names, the best first. Where there are many tiles and sums
- * are not long it names larger tiles than are fastest (by 5 to 17 % up to k = 2048, on an H200 with
- * 13.1): small ones are written while others are computed. And where one that splits sums comes
- * first, one that does not and has work for all multiprocessors is faster (by 2 to 8 %). */
-static int pick(const struct lt *lt, const struct shape *s,
-                const cublasLtMatmulHeuristicResult_t *found, int n)
+/* Returns the index of the kernel to use among the `n` that the library's heuristics name, best
+ * first. With many tiles and sums of moderate length the heuristics prefer larger tiles than are
+ * fastest (by 5 to 17 % up to k = 2048, on an H200 with 13.1): small tiles are written while
+ * others are computed. And if the first kernel splits sums, a kernel that does not, and has work
+ * for all multiprocessors, is faster (by 2 to 8 %). */
+static int pick_kernel(const struct cublaslt *lt, const struct product_shape *s,
+                       const cublasLtMatmulHeuristicResult_t *found, int n)
 {
     enum { LONG = 4096, MANY = 256 };
     static const uint32_t small[] = {CUBLASLT_MATMUL_TILE_128x128, CUBLASLT_MATMUL_TILE_128x160,
@@ -253,18 +254,19 @@ static int pick(const struct lt *lt, const struct shape *s,
         for (int i = 0; i < n; i++)
             if (found[i].state == CUBLAS_STATUS_SUCCESS &&
                 config_of(lt, &found[i].algo, CUBLASLT_ALGO_CONFIG_TILE_ID) == small[t] &&
-                !splits(lt, &found[i]))
+                !splits_sums(lt, &found[i]))
                 return i;
-    for (int i = 0; i < n && s->half && splits(lt, &found[0]); i++)
-        if (found[i].state == CUBLAS_STATUS_SUCCESS && !splits(lt, &found[i]) &&
+    for (int i = 0; i < n && s->half && splits_sums(lt, &found[0]); i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && !splits_sums(lt, &found[i]) &&
             found[i].wavesCount > 0.9f && found[i].wavesCount <= 1)
             return i;
     return 0;
 }
 
-/* Sums that are split are joined in fp32, in an order that is the kernel's own. Then they may be
- * rounded before a bias is added: with one they are not split. */
-static bool choose(struct lt *lt, struct choice_made *c)
+/* Chooses the kernel for a shape. The parts of split sums are joined in fp32, in an order that
+ * is fixed for a kernel. The join may round before a bias is added, so products with a bias have
+ * no split sums. */
+static bool choose_kernel(struct cublaslt *lt, struct kernel_choice *c)
 {
     static const cublasLtMatmulPreferenceAttributes_t align[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -291,48 +293,51 @@ static bool choose(struct lt *lt, struct choice_made *c)
     lt->cublasLtMatmulPreferenceDestroy(preference);
     if (st != CUBLAS_STATUS_SUCCESS || n < 1 || found[0].state != CUBLAS_STATUS_SUCCESS)
         return false;
-    c->algo = found[pick(lt, &c->shape, found, n)].algo;
+    c->algo = found[pick_kernel(lt, &c->shape, found, n)].algo;
     return true;
 }
 
-/* The choice for a shape, made once; NULL: no memory. */
-static struct choice_made *choice_of(struct lt *lt, const struct shape *s, const struct product *p)
+/* Returns the choice for a shape, made once; NULL: too little memory. */
+static struct kernel_choice *choice_of(struct cublaslt *lt, const struct product_shape *s,
+                                       const struct product *p)
 {
     for (int i = 0; i < lt->n; i++)
         if (memcmp(&lt->made[i].shape, s, sizeof *s) == 0)
             return &lt->made[i];
     if (lt->n == lt->room) {
         const int room = lt->room ? 2 * lt->room : 64;
-        struct choice_made *more = realloc(lt->made, (size_t)room * sizeof *more);
+        struct kernel_choice *more = realloc(lt->made, (size_t)room * sizeof *more);
         if (!more)
             return NULL;
         lt->made = more;
         lt->room = room;
     }
-    struct choice_made *c = &lt->made[lt->n++];
+    struct kernel_choice *c = &lt->made[lt->n++];
     memset(c, 0, sizeof *c);
     memcpy(&c->shape, s, sizeof *s);
-    c->none = !describe_sides(lt, c) || !describe_product(lt, c, p) || !choose(lt, c);
+    c->none = !describe_sides(lt, c) || !describe_product(lt, c, p) || !choose_kernel(lt, c);
     return c;
 }
 
-bool lt_take(struct lt *lt, struct device *dev)
+bool cublaslt_take_workspace(struct cublaslt *lt, struct device *dev)
 {
-    const bool planned = cuda_of(dev)->gpu == CUDA_NO_GPU; /* for a machine with the library */
+    const bool planned =
+        cuda_of(dev)->gpu == CUDA_NO_GPU; /* planned for a machine with the library */
     return (lt->handle || planned) && cuda_grow(dev, &lt->workspace, WORKSPACE);
 }
 
-bool lt_product(struct lt *lt, struct device *dev, stream_t stream, const struct product *p)
+bool cublaslt_product(struct cublaslt *lt, struct device *dev, stream_t stream,
+                      const struct product *p)
 {
-    struct shape s;
+    struct product_shape s;
     const bool types =
         p->a.v.half == p->b.v.half && (p->a.v.half || !p->c.half) &&
         (!p->residual.data || p->residual.half == p->c.half) &&
         (!p->bias.data || (p->bias.half == p->c.half && (uintptr_t)p->bias.data % 16 == 0));
-    if (!lt->handle || !types || !shape_of(p, &s))
+    if (!lt->handle || !types || !product_shape_of(p, &s))
         return false;
-    struct choice_made *c = choice_of(lt, &s, p);
-    if (!c || c->none || !lt_take(lt, dev))
+    struct kernel_choice *c = choice_of(lt, &s, p);
+    if (!c || c->none || !cublaslt_take_workspace(lt, dev))
         return false;
     if (s.bias)
         lt->cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
@@ -342,7 +347,8 @@ bool lt_product(struct lt *lt, struct device *dev, stream_t stream, const struct
         lt->cublasLtMatmul(lt->handle, c->desc, &one, p->b.v.data, c->first, p->a.v.data, c->second,
                            &beta, p->residual.data ? p->residual.data : p->c.data, c->c, p->c.data,
                            c->c, &c->algo, lt->workspace.data, lt->workspace.bytes, stream);
-    if (st == CUBLAS_STATUS_NOT_SUPPORTED) { /* of these addresses: its own word was otherwise */
+    if (st == CUBLAS_STATUS_NOT_SUPPORTED) { /* for these addresses, though the heuristics named
+                                                this kernel */
         c->none = true;
         return false;
     }

@@ -1,15 +1,15 @@
-/* The GPUs of this machine, for people. */
+/* The GPUs of this machine, for reports and errors. */
 #ifndef SOTTO_TENSOR_CUDA_GPUS_H
 #define SOTTO_TENSOR_CUDA_GPUS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Behind a message that there is none. */
+/* End of a message that there is no GPU. */
 #define GPUS_NONE_HELP "--device=cpu does without a GPU, also for a run that was begun on one"
 
-int gpus_count(void); /* 0 also without a driver */
+int gpus_count(void); /* 0 without a driver, too */
 bool gpus_describe(int i, char *text, size_t room);
-bool gpus_usable(void); /* the one that a device would be opened on */
+bool gpus_usable(void); /* true if a device could be opened on this process's GPU */
 
 #endif

@@ -1,11 +1,11 @@
-/* Ops of models of images. A convolution is a product with windows that were gathered before, of
- * as many images at once as some memory holds. */
+/* Ops of models of images. A convolution is a product with windows, which are gathered first, of
+ * as many images at once as fit WINDOW_BYTES. */
 #include "tensor/carve.h"
 #include "tensor/cuda/products.h"
 
 enum { WINDOW_BYTES = 1 << 28 };
 
-static struct window_shape windows_of(const struct conv *p, int rows)
+static struct window_shape window_shape_of(const struct conv *p, int rows)
 {
     return (struct window_shape){rows,
                                  p->h,
@@ -19,28 +19,29 @@ static struct window_shape windows_of(const struct conv *p, int rows)
 }
 
 /* A convolution as products, image by image or several at once. */
-struct plan {
-    size_t windows, depth; /* of an image, elements of a window */
-    int images;            /* at once */
+struct conv_plan {
+    size_t windows, depth; /* windows of an image; elements of a window */
+    int images;            /* images of one product */
     bool half;             /* windows are bf16 */
-    bool as_is;            /* x is its windows */
+    bool as_is;            /* true: x itself is the windows */
 };
 
-static struct plan plan_of(const struct conv *p, bool half, size_t size)
+static struct conv_plan plan_of(const struct conv *p, bool half, size_t size)
 {
-    const struct window_shape s = windows_of(p, 1);
-    struct plan plan = {.windows = (size_t)s.out_h * (size_t)s.out_w,
-                        .depth = (size_t)p->kernel * (size_t)p->kernel * (size_t)p->in,
-                        .half = half,
-                        .as_is = p->kernel == 1 && p->stride == 1 && p->pad == 0};
+    const struct window_shape s = window_shape_of(p, 1);
+    struct conv_plan plan = {.windows = (size_t)s.out_h * (size_t)s.out_w,
+                             .depth = (size_t)p->kernel * (size_t)p->kernel * (size_t)p->in,
+                             .half = half,
+                             .as_is = p->kernel == 1 && p->stride == 1 && p->pad == 0};
     const size_t most = WINDOW_BYTES / (plan.windows * plan.depth * size + 1);
     plan.images = most < 1 ? 1 : most < (size_t)p->rows ? (int)most : p->rows;
     return plan;
 }
 
-/* Windows of images [at, at + n) of x; NULL data: a kept failure, or a device that counts. */
-static struct vec gather(struct device *dev, const struct conv *p, const struct plan *plan,
-                         struct view x, int at, int n)
+/* Returns the windows of images [at, at + n) of x. Data are NULL after a kept failure, and on a
+ * device that counts. */
+static struct vec gather_image_windows(struct device *dev, const struct conv *p,
+                                       const struct conv_plan *plan, struct view x, int at, int n)
 {
     const struct vec images =
         cuda_vec(view_at(x, (size_t)at * (size_t)p->h * (size_t)p->w * (size_t)p->in));
@@ -50,12 +51,12 @@ static struct vec gather(struct device *dev, const struct conv *p, const struct 
     const struct vec to = {cuda_grow(dev, &cuda_of(dev)->windows, all * (plan->half ? 2 : 4)),
                            plan->half};
     if (to.data)
-        cuda_check(dev, launch_gather_windows(cuda_stream(dev), windows_of(p, n), to, images),
+        cuda_check(dev, launch_gather_windows(cuda_stream(dev), window_shape_of(p, n), to, images),
                    "gather windows");
     return to;
 }
 
-static int here_of(const struct plan *plan, int rows, int at)
+static int images_at(const struct conv_plan *plan, int rows, int at)
 {
     return rows - at < plan->images ? rows - at : plan->images;
 }
@@ -64,10 +65,10 @@ void cuda_conv_forward(struct device *dev, const struct conv *p, struct view y, 
                        struct view w, struct view bias)
 {
     const bool half = w.type == DTYPE_BF16;
-    const struct plan plan = plan_of(p, half, half ? 2 : 4);
+    const struct conv_plan plan = plan_of(p, half, half ? 2 : 4);
     for (int at = 0; at < p->rows; at += plan.images) {
-        const int n = here_of(&plan, p->rows, at);
-        const struct vec windows = gather(dev, p, &plan, x, at, n);
+        const int n = images_at(&plan, p->rows, at);
+        const struct vec windows = gather_image_windows(dev, p, &plan, x, at, n);
         if (!windows.data && !cuda_counts(dev))
             return;
         const struct product q = {
@@ -85,9 +86,9 @@ void cuda_conv_forward(struct device *dev, const struct conv *p, struct view y, 
 void cuda_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
                           struct view w, bool add)
 {
-    const struct plan plan = plan_of(p, false, 4);
+    const struct conv_plan plan = plan_of(p, false, 4);
     for (int at = 0; at < p->rows; at += plan.images) {
-        const int n = here_of(&plan, p->rows, at);
+        const int n = images_at(&plan, p->rows, at);
         const size_t all = (size_t)plan.images * plan.windows * plan.depth;
         const struct vec images =
             cuda_vec(view_at(dx, (size_t)at * (size_t)p->h * (size_t)p->w * (size_t)p->in));
@@ -108,26 +109,26 @@ void cuda_conv_backward_x(struct device *dev, const struct conv *p, struct view 
             return;
         cuda_product(dev, &q, w.type == DTYPE_BF16);
         if (!cuda_counts(dev))
-            cuda_check(
-                dev,
-                launch_scatter_windows(cuda_stream(dev), windows_of(p, n), images, q.c.data, add),
-                "add up windows");
+            cuda_check(dev,
+                       launch_scatter_windows(cuda_stream(dev), window_shape_of(p, n), images,
+                                              q.c.data, add),
+                       "add up windows");
     }
 }
 
-/* Sums over more products than one are in fp32 until they are rounded into dw, so they have a
- * place behind the windows. */
+/* Sums over several products stay in fp32 until they are rounded into dw, in a buffer of their
+ * own. */
 void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
                           struct view dbias, struct view dy, struct view x)
 {
     const bool half = p->half || dw.type == DTYPE_BF16;
-    const struct plan plan = plan_of(p, half, half ? 2 : 4);
+    const struct conv_plan plan = plan_of(p, half, half ? 2 : 4);
     const size_t weights = (size_t)p->out * plan.depth;
-    const bool aside = dw.type == DTYPE_BF16 && plan.images < p->rows;
+    const bool separate = dw.type == DTYPE_BF16 && plan.images < p->rows;
     struct buffer sum = {0};
     if (dbias.data)
         cuda_add_columns(dev, dbias, dy, (int)((size_t)p->rows * plan.windows), p->out);
-    if (aside) {
+    if (separate) {
         const enum sotto_status st = buffer_init(&sum, dev, DTYPE_F32, weights, MEMORY_SCRATCH);
         if (st != SOTTO_OK) {
             device_fail(dev, st);
@@ -136,10 +137,10 @@ void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view 
         if (!cuda_counts(dev))
             cuda_copy(dev, sum.view, dw, weights);
     }
-    const struct vec to = cuda_vec(aside ? sum.view : dw);
+    const struct vec to = cuda_vec(separate ? sum.view : dw);
     for (int at = 0; at < p->rows; at += plan.images) {
-        const int n = here_of(&plan, p->rows, at);
-        const struct vec windows = gather(dev, p, &plan, x, at, n);
+        const int n = images_at(&plan, p->rows, at);
+        const struct vec windows = gather_image_windows(dev, p, &plan, x, at, n);
         if (!windows.data && !cuda_counts(dev))
             break;
         const struct product q = {
@@ -153,12 +154,12 @@ void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view 
             .residual = to};
         cuda_product(dev, &q, half);
     }
-    if (aside && !cuda_counts(dev))
+    if (separate && !cuda_counts(dev))
         cuda_copy(dev, dw, sum.view, weights);
     buffer_free(&sum);
 }
 
-static struct window_shape pool_of(const struct pooling *p)
+static struct window_shape pool_shape_of(const struct pooling *p)
 {
     return (struct window_shape){p->rows,
                                  p->h,
@@ -174,18 +175,18 @@ static struct window_shape pool_of(const struct pooling *p)
 void cuda_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
                           struct view winner, struct view x)
 {
-    cuda_check(
-        dev,
-        launch_maxpool_forward(cuda_stream(dev), pool_of(p), cuda_vec(y), winner.data, cuda_vec(x)),
-        "pool");
+    cuda_check(dev,
+               launch_maxpool_forward(cuda_stream(dev), pool_shape_of(p), cuda_vec(y), winner.data,
+                                      cuda_vec(x)),
+               "pool");
 }
 
 void cuda_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
                            struct view dy, struct view winner)
 {
     cuda_check(dev,
-               launch_maxpool_backward(cuda_stream(dev), pool_of(p), cuda_vec(dx), cuda_vec(dy),
-                                       winner.data),
+               launch_maxpool_backward(cuda_stream(dev), pool_shape_of(p), cuda_vec(dx),
+                                       cuda_vec(dy), winner.data),
                "pool");
 }
 
@@ -213,7 +214,7 @@ static struct batchnorm_shape batchnorm_of(const struct batchnorm *p)
                                     p->training, p->relu,  p->given};
 }
 
-/* Partial sums, and two totals a column. */
+/* Returns scratch for partial sums, and two totals a column. */
 static double *batchnorm_parts(struct device *dev, const struct batchnorm *p)
 {
     const size_t parts = column_parts(p->rows, p->width, 2) + 2 * (size_t)p->width;

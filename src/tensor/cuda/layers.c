@@ -1,9 +1,10 @@
-/* Ops of transformers, products aside. */
+/* Ops of transformers other than products. */
 #include "tensor/cuda/cuda.h"
 
-static void norm_backward(struct device *dev, const struct norm *p, bool center, struct view dx,
-                          struct view dgain, struct view dbias, struct view dy, struct view x,
-                          struct view gain, struct view stats, struct view from)
+static void issue_norm_backward(struct device *dev, const struct norm *p, bool center,
+                                struct view dx, struct view dgain, struct view dbias,
+                                struct view dy, struct view x, struct view gain, struct view stats,
+                                struct view from)
 {
     const struct norm_shape shape = {p->rows, p->width, p->eps, center};
     double *parts = NULL;
@@ -21,8 +22,8 @@ static void norm_backward(struct device *dev, const struct norm *p, bool center,
                "normalize");
 }
 
-static void norm_forward(struct device *dev, const struct norm *p, bool center, struct view y,
-                         struct view x, struct view gain, struct view bias, struct view stats)
+static void issue_norm_forward(struct device *dev, const struct norm *p, bool center, struct view y,
+                               struct view x, struct view gain, struct view bias, struct view stats)
 {
     const struct norm_shape shape = {p->rows, p->width, p->eps, center};
     cuda_check(dev,
@@ -34,27 +35,27 @@ static void norm_forward(struct device *dev, const struct norm *p, bool center, 
 void cuda_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                             struct view gain, struct view bias, struct view stats)
 {
-    norm_forward(dev, p, true, y, x, gain, bias, stats);
+    issue_norm_forward(dev, p, true, y, x, gain, bias, stats);
 }
 
 void cuda_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
                              struct view dgain, struct view dbias, struct view dy, struct view x,
                              struct view gain, struct view stats, struct view from)
 {
-    norm_backward(dev, p, true, dx, dgain, dbias, dy, x, gain, stats, from);
+    issue_norm_backward(dev, p, true, dx, dgain, dbias, dy, x, gain, stats, from);
 }
 
 void cuda_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                           struct view gain, struct view stats)
 {
-    norm_forward(dev, p, false, y, x, gain, view_none, stats);
+    issue_norm_forward(dev, p, false, y, x, gain, view_none, stats);
 }
 
 void cuda_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                            struct view dgain, struct view dy, struct view x, struct view gain,
                            struct view stats, struct view from)
 {
-    norm_backward(dev, p, false, dx, dgain, view_none, dy, x, gain, stats, from);
+    issue_norm_backward(dev, p, false, dx, dgain, view_none, dy, x, gain, stats, from);
 }
 
 void cuda_rope(struct device *dev, const struct rope *p, struct view x, bool inverse)
@@ -99,7 +100,7 @@ void cuda_embedding_backward(struct device *dev, int batch, int t, int width, st
                    "add up tokens");
 }
 
-/* False: a kept failure. */
+/* Makes the kernels' shape. Returns false after a kept failure. */
 static bool attention_of(struct device *dev, const struct attention *p, struct attention_shape *out)
 {
     const size_t k = (size_t)p->t_k * (size_t)p->k_stride, v = (size_t)p->t_k * (size_t)p->v_stride;

@@ -1,16 +1,16 @@
-/* Products with weights: which operands are rounded, and who multiplies them. */
+/* Products with weights: rounding of operands, and the choice between cuBLASLt and our kernels. */
 #include "tensor/carve.h"
 #include "tensor/cuda/products.h"
 
-/* Elements from the first of a factor to its last. */
-static size_t span(const struct factor *f, int rows, int columns)
+/* Returns the elements from the first of a factor to its last. */
+static size_t factor_span(const struct factor *f, int rows, int columns)
 {
     return (size_t)(rows - 1) * f->row + (size_t)(columns - 1) * f->column + 1;
 }
 
-/* A copy of a factor in the other type, laid out as it is. */
-static void convert(struct device *dev, stream_t s, struct factor *f, struct room *room,
-                    size_t count, bool half)
+/* Replaces a factor by a copy in the other type, with the same layout. */
+static void convert_factor(struct device *dev, stream_t s, struct factor *f, struct room *room,
+                           size_t count, bool half)
 {
     if (f->v.half == half)
         return;
@@ -19,17 +19,17 @@ static void convert(struct device *dev, stream_t s, struct factor *f, struct roo
     f->v = to;
 }
 
-static void multiply(struct device *dev, stream_t s, const struct product *p, bool half)
+static void issue_product(struct device *dev, stream_t s, const struct product *p, bool half)
 {
     struct cuda *c = cuda_of(dev);
-    if (!c->lt && !(c->lt = lt_open(dev))) {
+    if (!c->cublaslt && !(c->cublaslt = cublaslt_open(dev))) {
         device_fail(dev, fail(SOTTO_ENOMEM, "no memory for products"));
         return;
     }
     struct product q = *p;
-    const size_t a = span(&p->a, p->m, p->k), b = span(&p->b, p->k, p->n),
+    const size_t a = factor_span(&p->a, p->m, p->k), b = factor_span(&p->b, p->k, p->n),
                  all = (size_t)p->m * (size_t)p->n;
-    half = half || (p->a.v.half && p->b.v.half); /* of bf16 numbers nothing is lost */
+    half = half || (p->a.v.half && p->b.v.half); /* products of bf16 numbers are exact */
     const bool direct =
         (half || !p->c.half) && (!p->residual.data || p->residual.half == p->c.half) &&
         (!p->bias.data || (p->bias.half == p->c.half && (uintptr_t)p->bias.data % 16 == 0));
@@ -39,21 +39,23 @@ static void multiply(struct device *dev, stream_t s, const struct product *p, bo
                                 (direct ? 0 : carve_bytes(all, DTYPE_F32)),
                         .place = PLACE_DEVICE};
     if (cuda_counts(dev))
-        (void)lt_take(c->lt, dev);
+        (void)cublaslt_take_workspace(c->cublaslt, dev);
     if (room.size)
         room.data = device_scratch(dev, room.size);
     if (cuda_counts(dev) || (room.size && !room.data))
         return;
-    convert(dev, s, &q.a, &room, a, half);
-    convert(dev, s, &q.b, &room, b, half);
+    convert_factor(dev, s, &q.a, &room, a, half);
+    convert_factor(dev, s, &q.b, &room, b, half);
     if (direct) {
-        if (!lt_product(c->lt, dev, s, &q))
+        if (!cublaslt_product(c->cublaslt, dev, s, &q))
             cuda_check(dev, launch_product(s, &q), "multiply");
         return;
     }
     q.c = (struct vec){carve_piece(&room, all, DTYPE_F32).data, false};
     q.bias = q.residual = (struct vec){0};
-    if (!lt_product(c->lt, dev, s, &q)) { /* which takes all types, and adds the rest itself */
+    if (!cublaslt_product(
+            c->cublaslt, dev, s,
+            &q)) { /* launch_product takes all types, and adds bias and residual itself */
         q.c = p->c;
         q.bias = p->bias;
         q.residual = p->residual;
@@ -66,7 +68,7 @@ static void multiply(struct device *dev, stream_t s, const struct product *p, bo
 
 void cuda_product(struct device *dev, const struct product *p, bool half)
 {
-    multiply(dev, cuda_stream(dev), p, half);
+    issue_product(dev, cuda_stream(dev), p, half);
 }
 
 void cuda_add_columns(struct device *dev, struct view y, struct view x, int rows, int width)
@@ -78,33 +80,34 @@ void cuda_add_columns(struct device *dev, struct view y, struct view x, int rows
             "add up columns");
 }
 
-/* The same beside the products that are issued between these two and until the stream is next asked
- * for: they leave multiprocessors and most of the memory's time unused. */
-static void give_aside(struct device *dev)
+/* Column sums on the side stream, in parallel with the products that are issued after
+ * mark_side_ready until the next cuda_stream: products leave multiprocessors and most of the
+ * memory's bandwidth unused. */
+static void mark_side_ready(struct device *dev)
 {
     if (cuda_counts(dev))
         return;
     stream_t s = cuda_stream(dev);
-    cuda_check(dev, cudaEventRecord(cuda_of(dev)->aside.given, s), "add up columns");
+    cuda_check(dev, cudaEventRecord(cuda_of(dev)->side.ready, s), "add up columns");
 }
 
-static void add_columns_aside(struct device *dev, struct view y, struct view x, int rows, int width)
+static void add_columns_side(struct device *dev, struct view y, struct view x, int rows, int width)
 {
-    struct cuda_aside *a = &cuda_of(dev)->aside;
+    struct cuda_side_stream *a = &cuda_of(dev)->side;
     const size_t bytes = column_parts(rows, width, 1) * sizeof(double);
     double *parts = cuda_grow(dev, &a->parts, bytes);
     if (!parts)
         return;
-    cuda_check(dev, cudaStreamWaitEvent(a->stream, a->given, 0), "add up columns");
+    cuda_check(dev, cudaStreamWaitEvent(a->stream, a->ready, 0), "add up columns");
     cuda_check(dev, launch_column_sums(a->stream, cuda_vec(y), cuda_vec(x), rows, width, parts),
                "add up columns");
     cuda_check(dev, cudaEventRecord(a->done, a->stream), "add up columns");
     a->begin = x.data;
     a->end = a->begin + (size_t)rows * (size_t)width * dtype_size(x.type);
-    a->under_way = true;
+    a->in_flight = true;
 }
 
-/* w as a factor (in, out), and turned. */
+/* Returns w as a factor (in, out); with `turned`, (out, in). */
 static struct factor weight_of(const struct linear *p, struct view w, bool turned)
 {
     const bool out_in = p->layout == LINEAR_OUT_IN;
@@ -112,7 +115,7 @@ static struct factor weight_of(const struct linear *p, struct view w, bool turne
     return (struct factor){cuda_vec(w), turned ? out : in, turned ? in : out};
 }
 
-/* Rows of activations, and turned. */
+/* Returns activations as a factor (rows, width); with `turned`, (width, rows). */
 static struct factor rows_of(struct view x, int width, bool turned)
 {
     return (struct factor){cuda_vec(x), turned ? 1 : (size_t)width, turned ? (size_t)width : 1};
@@ -142,14 +145,16 @@ void cuda_linear_backward_x(struct device *dev, const struct linear *p, struct v
                               .b = weight_of(p, w, true),
                               .c = cuda_vec(dx),
                               .residual = cuda_vec(add ? dx : view_none)};
-    const struct cuda_aside *a = &cuda_of(dev)->aside;
+    const struct cuda_side_stream *a = &cuda_of(dev)->side;
     const char *begin = dx.data;
     const char *end = begin + (size_t)p->rows * (size_t)p->in * dtype_size(dx.type);
-    const bool beside = a->under_way && (end <= a->begin || a->end <= begin);
-    multiply(dev, beside ? cuda_stream_beside(dev) : cuda_stream(dev), &q, w.type == DTYPE_BF16);
+    const bool unordered = a->in_flight && (end <= a->begin || a->end <= begin);
+    issue_product(dev, unordered ? cuda_stream_unordered(dev) : cuda_stream(dev), &q,
+                  w.type == DTYPE_BF16);
 }
 
-/* dw += (fresh: =) of dy (rows, out) and x (rows, in), each as it is and turned. */
+/* dw += dy^T x (p->fresh: dw =) for dy (rows, out) and x (rows, in), each given as it is and
+ * turned. */
 static void weight_gradient(struct device *dev, const struct linear *p, int rows, struct factor dy,
                             struct factor dy_turned, struct factor x, struct factor x_turned,
                             struct view dw)
@@ -169,21 +174,21 @@ void cuda_linear_backward_w(struct device *dev, const struct linear *p, struct v
                             struct view dbias, struct view dy, struct view x)
 {
     if (dbias.data)
-        give_aside(dev);
+        mark_side_ready(dev);
     weight_gradient(dev, p, p->rows, rows_of(dy, p->out, false), rows_of(dy, p->out, true),
                     rows_of(x, p->in, false), rows_of(x, p->in, true), dw);
     if (dbias.data)
-        add_columns_aside(dev, dbias, dy, p->rows, p->out);
+        add_columns_side(dev, dbias, dy, p->rows, p->out);
 }
 
-enum { LOGIT_ROWS = 8192 }; /* that are held at once, at most */
+enum { LOGIT_ROWS = 8192 }; /* rows of logits held at once, at most */
 
-/* What a projection's loss is computed in. The library has its fast kernels for sides that are
- * multiples of 8, and rows on 16 bytes: an odd vocabulary is widened, by weights of 0. */
+/* Memory of linear_loss. The library's fast kernels need sides that are multiples of 8 and rows
+ * aligned to 16 bytes, so weights of an odd vocabulary are padded with zeros. */
 struct logits {
     struct vec w, logits;
-    int rows, wide; /* of a chunk; columns */
-    size_t stride;  /* of rows of logits */
+    int rows, wide; /* rows of a chunk; columns, padded */
+    size_t stride;  /* elements from row to row of logits */
 };
 
 static bool open_logits(struct device *dev, const struct linear *p, const struct linear_loss *l,
@@ -199,7 +204,7 @@ static bool open_logits(struct device *dev, const struct linear *p, const struct
                            .wide = widen ? (int)stride : p->out,
                            .stride = stride};
     const size_t all = stride * (size_t)p->in, given = (size_t)p->out * (size_t)p->in;
-    /* Fewer rows may have longer chunks, so there is memory for the longest. */
+    /* Fewer rows may make longer chunks, so the memory is for the longest chunk. */
     const size_t held = (size_t)(p->rows < LOGIT_ROWS ? p->rows : LOGIT_ROWS) * stride;
     const enum dtype type = half ? DTYPE_BF16 : DTYPE_F32;
     struct room room = {.size =
@@ -219,8 +224,8 @@ static bool open_logits(struct device *dev, const struct linear *p, const struct
     return true;
 }
 
-/* dw += the gradient of rows of logits and x, or = where they are the first of a fresh one; a
- * widened one's in two parts, as dw is not. */
+/* dw += the gradient of rows of logits and x; dw = for the `first` rows with p->fresh. With
+ * padded weights in two parts, since dw is not padded. */
 static void logits_gradient(struct device *dev, const struct linear *p, const struct logits *t,
                             bool first, int rows, struct view x, struct view dw)
 {

@@ -1,4 +1,4 @@
-/* Opening a GPU, waiting for it, and its table. */
+/* Opening a GPU, waiting for its ops, and its table. */
 #include "tensor/cuda/cuda.h"
 
 #include <stdio.h>
@@ -9,9 +9,10 @@
 #include "tensor/cuda/cublaslt.h"
 #include "tensor/cuda/gpus.h"
 
-enum { OLDEST = 8 }; /* compute capability: what the kernels ask for (bf16 on matrix units) */
+enum { OLDEST = 8 }; /* compute capability that kernels need (bf16 on matrix units) */
 
-/* Ranks of one machine take its GPUs in turn. */
+/* Returns the rank of this process on its machine, as set by the launcher; ranks take GPUs in
+ * turn. */
 static int local_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
@@ -69,7 +70,7 @@ bool gpus_usable(void)
     return major >= OLDEST;
 }
 
-/* Memory that was freed stays for the next who asks, up to this much. */
+/* Makes a pool keep up to 1 GiB of freed memory for later allocations. */
 static cudaError_t keep_memory(cudaMemPool_t pool)
 {
     uint64_t bytes = (uint64_t)1 << 30;
@@ -82,68 +83,68 @@ static cudaError_t open_stream(struct cuda *c)
     e = e ? e : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     e = e ? e : cudaDeviceGetDefaultMemPool(&c->pool, c->gpu);
     e = e ? e : keep_memory(c->pool);
-    e = e ? e : cudaHostAlloc((void **)&c->news, sizeof *c->news, cudaHostAllocDefault);
-    e = e ? e : cudaStreamCreateWithFlags(&c->aside.stream, cudaStreamNonBlocking);
-    e = e ? e : cudaEventCreateWithFlags(&c->aside.given, cudaEventDisableTiming);
-    e = e ? e : cudaEventCreateWithFlags(&c->aside.done, cudaEventDisableTiming);
+    e = e ? e : cudaHostAlloc((void **)&c->flags, sizeof *c->flags, cudaHostAllocDefault);
+    e = e ? e : cudaStreamCreateWithFlags(&c->side.stream, cudaStreamNonBlocking);
+    e = e ? e : cudaEventCreateWithFlags(&c->side.ready, cudaEventDisableTiming);
+    e = e ? e : cudaEventCreateWithFlags(&c->side.done, cudaEventDisableTiming);
     for (int i = 0; i < 2; i++)
-        e = e ? e : cudaEventCreateWithFlags(&c->ferry.landed[i], cudaEventDisableTiming);
+        e = e ? e : cudaEventCreateWithFlags(&c->pinned.copied[i], cudaEventDisableTiming);
     for (int i = 0; i < CUDA_MARKS; i++)
         e = e ? e : cudaEventCreateWithFlags(&c->marks[i], cudaEventDefault);
     return e;
 }
 
-static void destroy(struct cuda *c)
+static void destroy_context(struct cuda *c)
 {
-    lt_close(c->lt);
-    cuda_ferry_close(&c->ferry);
+    cublaslt_close(c->cublaslt);
+    cuda_pinned_close(&c->pinned);
     for (int i = 0; i < CUDA_MARKS; i++)
         if (c->marks[i])
             (void)cudaEventDestroy(c->marks[i]);
-    if (c->news)
-        (void)cudaFreeHost(c->news);
-    if (c->aside.given)
-        (void)cudaEventDestroy(c->aside.given);
-    if (c->aside.done)
-        (void)cudaEventDestroy(c->aside.done);
-    if (c->aside.stream)
-        (void)cudaStreamDestroy(c->aside.stream);
+    if (c->flags)
+        (void)cudaFreeHost(c->flags);
+    if (c->side.ready)
+        (void)cudaEventDestroy(c->side.ready);
+    if (c->side.done)
+        (void)cudaEventDestroy(c->side.done);
+    if (c->side.stream)
+        (void)cudaStreamDestroy(c->side.stream);
     if (c->stream)
         (void)cudaStreamDestroy(c->stream);
     free(c);
 }
 
-/* What lasts is left for the next who opens one, unless something has gone wrong in it. */
+/* Gives the context to the context cache, unless an op or the stream has failed. */
 static void cuda_close(struct device *dev)
 {
     struct cuda *c = cuda_of(dev);
     if (!c)
         return;
     if (c->gpu == CUDA_NO_GPU) {
-        lt_close(c->lt);
+        cublaslt_close(c->cublaslt);
         free(c);
         return;
     }
     stream_t s = cuda_stream(dev);
     (void)cudaStreamSynchronize(s);
-    lt_rest(c->lt, dev);
+    cublaslt_free_workspace(c->cublaslt, dev);
     cuda_drop(dev, &c->windows);
     cuda_drop(dev, &c->logits);
-    cuda_drop(dev, &c->aside.parts);
-    cuda_ferry_rest(dev);
-    memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    cuda_drop(dev, &c->side.parts);
+    cuda_pinned_unaccount(dev);
+    memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->flags);
     dev->impl = NULL;
     if (cudaStreamSynchronize(s) != cudaSuccess || dev->failure.code != SOTTO_OK) {
         (void)cudaGetLastError();
-        destroy(c);
+        destroy_context(c);
         return;
     }
-    memset(c->news, 0, sizeof *c->news);
-    cuda_park(c);
+    memset(c->flags, 0, sizeof *c->flags);
+    context_cache_put(c);
 }
 
-/* A new one. */
-static enum sotto_status make(int gpu, struct cuda **out)
+/* Makes a new context. */
+static enum sotto_status make_context(int gpu, struct cuda **out)
 {
     struct cudaDeviceProp p;
     if (cudaGetDeviceProperties(&p, gpu) != cudaSuccess)
@@ -151,7 +152,7 @@ static enum sotto_status make(int gpu, struct cuda **out)
     if (p.major < OLDEST)
         return fail(
             SOTTO_EINVAL,
-            "no device 'cuda': %s has compute capability %d.%d, and %d.0 is the least; " GPUS_NONE_HELP,
+            "no device 'cuda': %s has compute capability %d.%d, and sotto needs %d.0; " GPUS_NONE_HELP,
             p.name, p.major, p.minor, OLDEST);
     struct cuda *c = calloc(1, sizeof *c);
     if (!c)
@@ -161,12 +162,12 @@ static enum sotto_status make(int gpu, struct cuda **out)
     snprintf(c->about, sizeof c->about, "%s", p.name);
     const cudaError_t opened = open_stream(c);
     if (opened == cudaSuccess) {
-        memset(c->news, 0, sizeof *c->news);
+        memset(c->flags, 0, sizeof *c->flags);
         *out = c;
         return SOTTO_OK;
     }
     (void)cudaGetLastError();
-    destroy(c);
+    destroy_context(c);
     return fail(opened == cudaErrorMemoryAllocation ? SOTTO_ENOMEM : SOTTO_EIO,
                 "GPU %d (%s) cannot be opened: %s", gpu, p.name, cudaGetErrorString(opened));
 }
@@ -178,11 +179,11 @@ static enum sotto_status cuda_open(struct device *dev)
     if (error != cudaSuccess || count == 0)
         return no_gpu(error);
     const int gpu = local_rank() % count;
-    struct cuda *c = cuda_unpark(gpu);
+    struct cuda *c = context_cache_take(gpu);
     if (!c)
-        TRY(make(gpu, &c));
+        TRY(make_context(gpu, &c));
     dev->impl = c;
-    memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->flags);
     return SOTTO_OK;
 }
 
@@ -193,7 +194,7 @@ static enum sotto_status cuda_open_absent(struct device *dev)
         return fail(SOTTO_ENOMEM, "no memory for a device");
     c->gpu = CUDA_NO_GPU;
     dev->impl = c;
-    memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->flags);
     return SOTTO_OK;
 }
 
@@ -207,17 +208,17 @@ static const char *cuda_describe(const struct device *dev)
     return cuda_of(dev)->about;
 }
 
-/* Also takes over what kernels have found. */
+/* Also keeps the failure that kernels have reported. */
 static void cuda_sync(struct device *dev)
 {
-    struct cuda_news *news = cuda_of(dev)->news;
-    cuda_check(dev, cudaStreamSynchronize(cuda_stream(dev)), "go on");
-    const uint64_t damaged = news->damaged;
+    struct cuda_device_flags *flags = cuda_of(dev)->flags;
+    cuda_check(dev, cudaStreamSynchronize(cuda_stream(dev)), "finish its ops");
+    const uint64_t damaged = flags->damaged;
     if (!damaged)
         return;
     const struct tiles t = {.h = (int)(damaged >> 16 & 0xffff), .w = (int)(damaged & 0xffff)};
     tiles_damaged(dev, &t, (uint32_t)(damaged >> 32));
-    news->damaged = 0;
+    flags->damaged = 0;
 }
 
 static uint64_t cuda_mark(struct device *dev)
@@ -240,12 +241,13 @@ static double cuda_elapsed(struct device *dev, uint64_t begin, uint64_t end)
     struct cuda *c = cuda_of(dev);
     const cudaEvent_t last = c->marks[end % CUDA_MARKS];
     float ms = 0;
-    cuda_check(dev, cudaEventSynchronize(last), "go on");
-    cuda_check(dev, cudaEventElapsedTime(&ms, c->marks[begin % CUDA_MARKS], last), "tell the time");
+    cuda_check(dev, cudaEventSynchronize(last), "finish its ops");
+    cuda_check(dev, cudaEventElapsedTime(&ms, c->marks[begin % CUDA_MARKS], last), "measure time");
     return ms / 1e3;
 }
 
-/* On a device that counts they launch nothing; pinned pages are the host's. */
+/* Ops that take scratch; on a device that counts they launch nothing. Pinned pages are host
+ * memory and are not counted. */
 static const struct ops takes = {
     .linear_forward = cuda_linear_forward,
     .linear_backward_x = cuda_linear_backward_x,

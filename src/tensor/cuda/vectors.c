@@ -32,7 +32,7 @@ void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct v
 {
     struct ranks r = {
         .nodes = p->nodes, .each = p->each, .n_out = n_out, .half = out[0].type == DTYPE_BF16};
-    _Static_assert((int)LAUNCH_RANKS == (int)RANKS_MOST, "as many ranks as ops.h promises");
+    _Static_assert((int)LAUNCH_RANKS == (int)RANKS_MOST, "the ranks of ops.h");
     assert(n_out <= RANKS_MOST && p->nodes * p->each <= RANKS_MOST);
     for (int i = 0; i < p->nodes * p->each; i++)
         r.x[i] = view_at(x[rank_sum_turn(p, i)], p->begin).data;
@@ -65,11 +65,11 @@ void cuda_scale(struct device *dev, struct view y, float a, size_t count)
     cuda_check(dev, launch_scale(cuda_stream(dev), cuda_vec(y), a, count), "scale");
 }
 
-/* As many sums as the host is told at once; one wait for all of them. */
+/* Computes up to CUDA_SUMS sums, with one wait for all. */
 static double some_squares(struct device *dev, const struct vector_pair *p, int n, double *each,
                            double *parts)
 {
-    double *sums = cuda_of(dev)->news->sums, sum = 0;
+    double *sums = cuda_of(dev)->flags->sums, sum = 0;
     stream_t s = cuda_stream(dev);
     for (int k = 0; k < n; k++)
         cuda_check(
@@ -160,7 +160,7 @@ void cuda_relu_backward(struct device *dev, struct view dx, struct view dy, stru
         "compute relu");
 }
 
-/* As many stretches as one launch takes. */
+/* Fills `to` with up to RUNS stretches, for one launch. Returns their number. */
 static int take_runs(struct optim_run *to, const struct stretch *s, int n)
 {
     n = n < RUNS ? n : RUNS;

@@ -1,18 +1,18 @@
-/* The oracle of the codecs: the cosine transform as its formula. */
+/* Reference ops of codecs: the cosine transform as its formula. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tensor/reference/reference.h"
 
-/* Element t of the basis vector of frequency f, of n. */
-static double basis(int f, int t, int n)
+/* Returns element t of the basis vector of frequency f, of n. */
+static double basis_element(int f, int t, int n)
 {
     const double pi = 3.14159265358979323846;
     return sqrt((f ? 2.0 : 1.0) / n) * cos(pi * (2 * t + 1) * f / (2.0 * n));
 }
 
-/* Returns all basis vectors of n elements, (n, n). */
+/* Returns all basis vectors of n elements, (n, n), to be freed. */
 static double *basis_vectors(int n)
 {
     double *out = malloc((size_t)n * (size_t)n * sizeof *out);
@@ -20,7 +20,7 @@ static double *basis_vectors(int n)
         abort(); /* for tests */
     for (int f = 0; f < n; f++)
         for (int t = 0; t < n; t++)
-            out[f * n + t] = basis(f, t, n);
+            out[f * n + t] = basis_element(f, t, n);
     return out;
 }
 
@@ -28,18 +28,18 @@ static double *basis_vectors(int n)
 struct tile {
     const struct tiles *of;
     const double *down, *across; /* (h, h) and (w, w) basis vectors */
-    size_t begin;                /* in the vector                    */
-    size_t kept;                 /* its coefficients among the kept  */
+    size_t begin;                /* first element in the vector */
+    size_t kept;                 /* place of its coefficients among all kept coefficients */
     double *c;                   /* (h, w) coefficients              */
-    unsigned char *is;           /* (h, w) which of them are in use  */
+    unsigned char *is;           /* (h, w): coefficients in use; decode: senders of each */
 };
 
-static size_t element(const struct tile *t, int y, int x)
+static size_t tile_element(const struct tile *t, int y, int x)
 {
     return t->begin + (size_t)y * t->of->stride + (size_t)x;
 }
 
-static void transform(const struct tile *t, struct view m)
+static void transform_tile(const struct tile *t, struct view m)
 {
     const int h = t->of->h, w = t->of->w;
     for (int i = 0; i < h; i++)
@@ -47,13 +47,14 @@ static void transform(const struct tile *t, struct view m)
             double sum = 0;
             for (int y = 0; y < h; y++)
                 for (int x = 0; x < w; x++)
-                    sum += t->down[i * h + y] * t->across[j * w + x] * get(m, element(t, y, x));
+                    sum += t->down[i * h + y] * t->across[j * w + x] *
+                           get_value(m, tile_element(t, y, x));
             t->c[i * w + j] = sum;
         }
 }
 
-/* Of the coefficients in use. */
-static double inverse(const struct tile *t, int y, int x)
+/* Returns element (y, x) of the inverse transform of the coefficients in use. */
+static double inverse_element(const struct tile *t, int y, int x)
 {
     const int h = t->of->h, w = t->of->w;
     double sum = 0;
@@ -64,10 +65,10 @@ static double inverse(const struct tile *t, int y, int x)
     return sum;
 }
 
-static void encode(struct tile *t, struct view m, struct view index, struct view value)
+static void encode_tile(struct tile *t, struct view m, struct view index, struct view value)
 {
     const int size = t->of->h * t->of->w;
-    transform(t, m);
+    transform_tile(t, m);
     for (int k = 0; k < t->of->keep; k++) {
         int best = -1;
         for (int i = 0; i < size; i++)
@@ -78,24 +79,25 @@ static void encode(struct tile *t, struct view m, struct view index, struct view
     for (int i = 0, k = 0; i < size; i++)
         if (t->is[i]) {
             ((int32_t *)index.data)[t->kept + (size_t)k] = i;
-            put(value, t->kept + (size_t)k, t->c[i]);
-            t->c[i] = get(value, t->kept + (size_t)k);
+            set_value(value, t->kept + (size_t)k, t->c[i]);
+            t->c[i] = get_value(value, t->kept + (size_t)k);
             k++;
         }
     for (int y = 0; y < t->of->h; y++)
         for (int x = 0; x < t->of->w; x++)
-            put(m, element(t, y, x), get(m, element(t, y, x)) - inverse(t, y, x));
+            set_value(m, tile_element(t, y, x),
+                      get_value(m, tile_element(t, y, x)) - inverse_element(t, y, x));
 }
 
-/* What was sent: by how many, and how far apart that of one and the next is. */
+/* Messages of `senders` workers, with the distances from one message to the next. */
 struct sent {
-    int senders; /* 0: nothing, to be encoded */
+    int senders; /* 0: encode */
     struct view index, value;
     size_t index_step, value_step;
 };
 
-/* Returns an index that the tile has not, if there was one, else 0. */
-static uint32_t decode(struct tile *t, const struct sent *s, struct view y_view)
+/* Returns an index outside of the tile if there is one, else 0. */
+static uint32_t decode_tile(struct tile *t, const struct sent *s, struct view y_view)
 {
     uint32_t beyond = 0;
     for (int r = 0; r < s->senders; r++)
@@ -106,7 +108,8 @@ static uint32_t decode(struct tile *t, const struct sent *s, struct view y_view)
                 beyond = (uint32_t)i;
                 continue;
             }
-            t->c[i] = (t->is[i] ? t->c[i] : 0) + get(s->value, (size_t)r * s->value_step + at);
+            t->c[i] =
+                (t->is[i] ? t->c[i] : 0) + get_value(s->value, (size_t)r * s->value_step + at);
             t->is[i]++;
         }
     for (int i = 0; i < t->of->h * t->of->w; i++)
@@ -114,7 +117,7 @@ static uint32_t decode(struct tile *t, const struct sent *s, struct view y_view)
             t->c[i] /= t->is[i];
     for (int y = 0; y < t->of->h; y++)
         for (int x = 0; x < t->of->w; x++)
-            put(y_view, element(t, y, x), inverse(t, y, x));
+            set_value(y_view, tile_element(t, y, x), inverse_element(t, y, x));
     return beyond;
 }
 
@@ -135,11 +138,11 @@ static void each_tile(struct device *dev, const struct tiling *p, const struct s
             t.is = calloc(size, 1);
             if (!t.c || !t.is)
                 abort(); /* for tests */
-            const uint32_t beyond = sent->senders ? decode(&t, sent, v) : 0;
+            const uint32_t beyond = sent->senders ? decode_tile(&t, sent, v) : 0;
             if (beyond)
                 tiles_damaged(dev, s, beyond);
             if (!sent->senders)
-                encode(&t, v, sent->index, sent->value);
+                encode_tile(&t, v, sent->index, sent->value);
             free(t.c);
             free(t.is);
         }
@@ -163,7 +166,6 @@ void reference_tiles_decode(struct device *dev, const struct tiling *p, struct v
     each_tile(dev, p, &(struct sent){senders, index, value, index_step, value_step}, y);
 }
 
-/* Bit by bit. */
 void reference_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count)
 {
     const size_t all = count * (size_t)bits;
@@ -190,5 +192,6 @@ void reference_sign(struct device *dev, struct view y, struct view x, size_t cou
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, isnan(get(x, i)) ? NAN : (get(x, i) > 0) - (get(x, i) < 0));
+        set_value(y, i,
+                  isnan(get_value(x, i)) ? NAN : (get_value(x, i) > 0) - (get_value(x, i) < 0));
 }

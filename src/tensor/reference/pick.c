@@ -1,10 +1,10 @@
-/* The oracle of elements that are picked out of vectors, and of packed signs. */
+/* Reference ops on selected elements of vectors, and on packed signs. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/reference/reference.h"
 
-static size_t element(const struct picks *p, struct view index, size_t i)
+static size_t selected_element(const struct picks *p, struct view index, size_t i)
 {
     return index.data ? (size_t)((const int32_t *)index.data)[i] : p->first + i * p->stride;
 }
@@ -21,9 +21,9 @@ void reference_pick(struct device *dev, const struct picks *p, struct view value
 {
     (void)dev;
     for (size_t i = 0; i < p->count; i++) {
-        const size_t e = element(p, index, i);
-        put(value, i, get(m, e));
-        put(m, e, get(m, e) - get(value, i));
+        const size_t e = selected_element(p, index, i);
+        set_value(value, i, get_value(m, e));
+        set_value(m, e, get_value(m, e) - get_value(value, i));
     }
 }
 
@@ -32,7 +32,7 @@ void reference_put(struct device *dev, const struct picks *p, struct view y, flo
 {
     (void)dev;
     for (size_t i = 0; i < p->count; i++)
-        put(y, element(p, index, i), a * get(value, i));
+        set_value(y, selected_element(p, index, i), a * get_value(value, i));
 }
 
 void reference_signs_pack(struct device *dev, struct view y, struct view x, size_t count)
@@ -40,7 +40,10 @@ void reference_signs_pack(struct device *dev, struct view y, struct view x, size
     uint8_t *to = y.data;
     (void)dev;
     for (size_t i = 0; i < count; i++) {
-        const int bits = isnan(get(x, i)) ? 2 : get(x, i) > 0 ? 1 : get(x, i) < 0 ? 3 : 0;
+        const int bits = isnan(get_value(x, i)) ? 2
+                         : get_value(x, i) > 0  ? 1
+                         : get_value(x, i) < 0  ? 3
+                                                : 0;
         to[i / 4] = (uint8_t)((i % 4 ? to[i / 4] : 0) | bits << 2 * (i % 4));
     }
 }

@@ -1,4 +1,4 @@
-/* The oracle of vectors, products, norms, activations and optimizers. */
+/* Reference ops on vectors, products, norms, activations and optimizers. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
@@ -8,14 +8,14 @@ void reference_fill(struct device *dev, struct view y, size_t count, float value
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, value);
+        set_value(y, i, value);
 }
 
 void reference_copy(struct device *dev, struct view y, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, get(x, i));
+        set_value(y, i, get_value(x, i));
 }
 
 void reference_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x)
@@ -31,7 +31,7 @@ void reference_axpy(struct device *dev, struct view y, float a, struct view x, s
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, get(y, i) + (double)a * get(x, i));
+        set_value(y, i, get_value(y, i) + (double)a * get_value(x, i));
 }
 
 void reference_axpby(struct device *dev, struct view y, float b, float a, struct view x,
@@ -39,14 +39,14 @@ void reference_axpby(struct device *dev, struct view y, float b, float a, struct
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, (double)b * get(y, i) + (double)a * get(x, i));
+        set_value(y, i, (double)b * get_value(y, i) + (double)a * get_value(x, i));
 }
 
 void reference_scale(struct device *dev, struct view y, float a, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, a * get(y, i));
+        set_value(y, i, a * get_value(y, i));
 }
 
 static double reference_sum_squares(struct device *dev, const struct vector_pair *p, int n,
@@ -57,7 +57,7 @@ static double reference_sum_squares(struct device *dev, const struct vector_pair
     for (int k = 0; k < n; k++) {
         double part = 0;
         for (size_t i = 0; i < p[k].count; i++) {
-            const double x = get(p[k].x, i) - (p[k].y.data ? get(p[k].y, i) : 0);
+            const double x = get_value(p[k].x, i) - (p[k].y.data ? get_value(p[k].y, i) : 0);
             part += x * x;
         }
         sum += part;
@@ -67,7 +67,7 @@ static double reference_sum_squares(struct device *dev, const struct vector_pair
     return sum;
 }
 
-/* Where the weight of output o and input i lies. */
+/* Returns the element of w for output o and input i. */
 static size_t weight_at(const struct linear *p, int o, int i)
 {
     return p->layout == LINEAR_OUT_IN ? (size_t)o * (size_t)p->in + (size_t)i
@@ -83,8 +83,9 @@ void reference_linear_forward(struct device *dev, const struct linear *p, struct
             size_t at = (size_t)r * (size_t)p->out + (size_t)o;
             double sum = get_or_zero(bias, (size_t)o) + get_or_zero(residual, at);
             for (int i = 0; i < p->in; i++)
-                sum += get(x, (size_t)r * (size_t)p->in + (size_t)i) * get(w, weight_at(p, o, i));
-            put(y, at, sum);
+                sum += get_value(x, (size_t)r * (size_t)p->in + (size_t)i) *
+                       get_value(w, weight_at(p, o, i));
+            set_value(y, at, sum);
         }
     }
 }
@@ -97,7 +98,8 @@ void reference_linear_backward_x(struct device *dev, const struct linear *p, str
         for (int i = 0; i < p->in; i++) {
             double sum = 0;
             for (int o = 0; o < p->out; o++)
-                sum += get(dy, (size_t)r * (size_t)p->out + (size_t)o) * get(w, weight_at(p, o, i));
+                sum += get_value(dy, (size_t)r * (size_t)p->out + (size_t)o) *
+                       get_value(w, weight_at(p, o, i));
             put_add(dx, (size_t)r * (size_t)p->in + (size_t)i, sum, add);
         }
     }
@@ -112,48 +114,50 @@ void reference_linear_backward_w(struct device *dev, const struct linear *p, str
         for (int i = 0; i < p->in; i++) {
             double sum = 0;
             for (int r = 0; r < p->rows; r++)
-                sum += get(dy, (size_t)r * (size_t)p->out + (size_t)o) *
-                       get(x, (size_t)r * (size_t)p->in + (size_t)i);
+                sum += get_value(dy, (size_t)r * (size_t)p->out + (size_t)o) *
+                       get_value(x, (size_t)r * (size_t)p->in + (size_t)i);
             put_add(dw, weight_at(p, o, i), sum, !p->fresh);
         }
         for (int r = 0; r < p->rows; r++)
-            bias += get(dy, (size_t)r * (size_t)p->out + (size_t)o);
+            bias += get_value(dy, (size_t)r * (size_t)p->out + (size_t)o);
         if (dbias.data)
             put_add(dbias, (size_t)o, bias, true);
     }
 }
 
-/* Both norms: `center` takes the mean away. */
-static void norm_forward(const struct norm *p, struct view y, struct view x, struct view gain,
-                         struct view bias, struct view stats, bool center)
+/* Layer norm, which subtracts the mean, with `center`; else RMS norm. */
+static void exact_norm(const struct norm *p, struct view y, struct view x, struct view gain,
+                       struct view bias, struct view stats, bool center)
 {
     size_t width = (size_t)p->width;
     for (size_t r = 0; r < (size_t)p->rows; r++) {
         double mean = 0, square = 0;
         for (size_t i = 0; i < width && center; i++)
-            mean += get(x, r * width + i) / (double)width;
+            mean += get_value(x, r * width + i) / (double)width;
         for (size_t i = 0; i < width; i++)
-            square += pow(get(x, r * width + i) - mean, 2) / (double)width;
+            square += pow(get_value(x, r * width + i) - mean, 2) / (double)width;
         double rstd = 1 / sqrt(square + p->eps);
-        put(stats, 2 * r, mean);
-        put(stats, 2 * r + 1, rstd);
+        set_value(stats, 2 * r, mean);
+        set_value(stats, 2 * r + 1, rstd);
         for (size_t i = 0; i < width; i++)
-            put(y, r * width + i,
-                (get(x, r * width + i) - mean) * rstd * get(gain, i) + get_or_zero(bias, i));
+            set_value(y, r * width + i,
+                      (get_value(x, r * width + i) - mean) * rstd * get_value(gain, i) +
+                          get_or_zero(bias, i));
     }
 }
 
-static void norm_backward(const struct norm *p, struct view dx, struct view dgain,
-                          struct view dbias, struct view dy, struct view x, struct view gain,
-                          struct view stats, bool center, struct view from)
+static void exact_norm_backward(const struct norm *p, struct view dx, struct view dgain,
+                                struct view dbias, struct view dy, struct view x, struct view gain,
+                                struct view stats, bool center, struct view from)
 {
     size_t width = (size_t)p->width, rows = (size_t)p->rows;
-    for (size_t i = 0; i < width; i++) { /* before dx, which may be dy */
+    for (size_t i = 0; i < width; i++) { /* before dx is written, which may be dy */
         double sum = 0, sum_hat = 0;
         for (size_t r = 0; r < rows; r++) {
-            double hat = (get(x, r * width + i) - get(stats, 2 * r)) * get(stats, 2 * r + 1);
-            sum += get(dy, r * width + i);
-            sum_hat += get(dy, r * width + i) * hat;
+            double hat = (get_value(x, r * width + i) - get_value(stats, 2 * r)) *
+                         get_value(stats, 2 * r + 1);
+            sum += get_value(dy, r * width + i);
+            sum_hat += get_value(dy, r * width + i) * hat;
         }
         if (dgain.data)
             put_add(dgain, i, sum_hat, true);
@@ -161,17 +165,18 @@ static void norm_backward(const struct norm *p, struct view dx, struct view dgai
             put_add(dbias, i, sum, true);
     }
     for (size_t r = 0; r < rows; r++) {
-        double mean = get(stats, 2 * r), rstd = get(stats, 2 * r + 1), d = 0, d_hat = 0;
+        double mean = get_value(stats, 2 * r), rstd = get_value(stats, 2 * r + 1), d = 0, d_hat = 0;
         for (size_t i = 0; i < width; i++) {
-            double term = get(dy, r * width + i) * get(gain, i) / (double)width;
+            double term = get_value(dy, r * width + i) * get_value(gain, i) / (double)width;
             d += center ? term : 0;
-            d_hat += term * (get(x, r * width + i) - mean) * rstd;
+            d_hat += term * (get_value(x, r * width + i) - mean) * rstd;
         }
         for (size_t i = 0; i < width; i++) {
-            double hat = (get(x, r * width + i) - mean) * rstd;
+            double hat = (get_value(x, r * width + i) - mean) * rstd;
             const size_t at = r * width + i;
-            const double through = rstd * (get(dy, at) * get(gain, i) - d - hat * d_hat);
-            put(dx, at, from.data ? get(from, at) + through : through);
+            const double through =
+                rstd * (get_value(dy, at) * get_value(gain, i) - d - hat * d_hat);
+            set_value(dx, at, from.data ? get_value(from, at) + through : through);
         }
     }
 }
@@ -181,7 +186,7 @@ void reference_layernorm_forward(struct device *dev, const struct norm *p, struc
                                  struct view stats)
 {
     (void)dev;
-    norm_forward(p, y, x, gain, bias, stats, true);
+    exact_norm(p, y, x, gain, bias, stats, true);
 }
 
 void reference_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
@@ -190,14 +195,14 @@ void reference_layernorm_backward(struct device *dev, const struct norm *p, stru
                                   struct view from)
 {
     (void)dev;
-    norm_backward(p, dx, dgain, dbias, dy, x, gain, stats, true, from);
+    exact_norm_backward(p, dx, dgain, dbias, dy, x, gain, stats, true, from);
 }
 
 void reference_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
                                struct view x, struct view gain, struct view stats)
 {
     (void)dev;
-    norm_forward(p, y, x, gain, view_none, stats, false);
+    exact_norm(p, y, x, gain, view_none, stats, false);
 }
 
 void reference_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
@@ -205,7 +210,7 @@ void reference_rmsnorm_backward(struct device *dev, const struct norm *p, struct
                                 struct view stats, struct view from)
 {
     (void)dev;
-    norm_backward(p, dx, dgain, view_none, dy, x, gain, stats, false, from);
+    exact_norm_backward(p, dx, dgain, view_none, dy, x, gain, stats, false, from);
 }
 
 /* gelu(x) = x * weight(x); *slope is the derivative of the weight. */
@@ -227,7 +232,7 @@ void reference_gelu_forward(struct device *dev, enum gelu_kind kind, struct view
     (void)dev;
     for (size_t i = 0; i < count; i++) {
         double slope;
-        put(y, i, get(x, i) * gelu_weight(kind, get(x, i), &slope));
+        set_value(y, i, get_value(x, i) * gelu_weight(kind, get_value(x, i), &slope));
     }
 }
 
@@ -236,12 +241,12 @@ void reference_gelu_backward(struct device *dev, enum gelu_kind kind, struct vie
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
-        double slope, weight = gelu_weight(kind, get(x, i), &slope);
-        put(dx, i, get(dy, i) * (weight + get(x, i) * slope));
+        double slope, weight = gelu_weight(kind, get_value(x, i), &slope);
+        set_value(dx, i, get_value(dy, i) * (weight + get_value(x, i) * slope));
     }
 }
 
-static double sigmoid(double x)
+static double exact_sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
 }
@@ -251,7 +256,7 @@ void reference_swiglu_forward(struct device *dev, struct view y, struct view gat
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, get(gate, i) * sigmoid(get(gate, i)) * get(up, i));
+        set_value(y, i, get_value(gate, i) * exact_sigmoid(get_value(gate, i)) * get_value(up, i));
 }
 
 void reference_swiglu_backward(struct device *dev, struct view dgate, struct view dup,
@@ -259,27 +264,28 @@ void reference_swiglu_backward(struct device *dev, struct view dgate, struct vie
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
-        double d = get(dy, i), g = get(gate, i), s = sigmoid(g), u = get(up, i);
-        put(dgate, i, d * u * s * (1 + g * (1 - s)));
-        put(dup, i, d * g * s);
+        double d = get_value(dy, i), g = get_value(gate, i), s = exact_sigmoid(g),
+               u = get_value(up, i);
+        set_value(dgate, i, d * u * s * (1 + g * (1 - s)));
+        set_value(dup, i, d * g * s);
     }
 }
 
 static void adamw_stretch(const struct adamw *p, const struct stretch *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        double grad = get(s->g, i) * p->grad_scale, x = get(s->x, i);
-        double m_next = p->beta1 * get(s->m, i) + (1 - (double)p->beta1) * grad;
-        double v_next = p->beta2 * get(s->v, i) + (1 - (double)p->beta2) * grad * grad;
+        double grad = get_value(s->g, i) * p->grad_scale, x = get_value(s->x, i);
+        double m_next = p->beta1 * get_value(s->m, i) + (1 - (double)p->beta1) * grad;
+        double v_next = p->beta2 * get_value(s->v, i) + (1 - (double)p->beta2) * grad * grad;
         double step = m_next / p->correct1 / (sqrt(v_next / p->correct2) + p->eps);
         double x_next = x - p->lr * (step + s->decay * x);
         if (s->theta.data)
-            put(s->theta, i, (float)x_next);
+            set_value(s->theta, i, (float)x_next);
         if (p->peek)
             continue;
-        put(s->x, i, x_next);
-        put(s->m, i, m_next);
-        put(s->v, i, v_next);
+        set_value(s->x, i, x_next);
+        set_value(s->m, i, m_next);
+        set_value(s->v, i, v_next);
     }
 }
 
@@ -293,19 +299,19 @@ void reference_adamw(struct device *dev, const struct adamw *p, const struct str
 static void sgd_stretch(const struct sgd *p, const struct stretch *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        double x = get(s->x, i), grad = get(s->g, i) * p->grad_scale + s->decay * x;
+        double x = get_value(s->x, i), grad = get_value(s->g, i) * p->grad_scale + s->decay * x;
         double velocity = grad;
         if (s->m.data && !p->first)
-            velocity = p->momentum * get(s->m, i) + grad;
+            velocity = p->momentum * get_value(s->m, i) + grad;
         double step = p->nesterov && s->m.data ? grad + p->momentum * velocity : velocity;
         double x_next = x - p->lr * step;
         if (s->theta.data)
-            put(s->theta, i, (float)x_next);
+            set_value(s->theta, i, (float)x_next);
         if (p->peek)
             continue;
-        put(s->x, i, x_next);
+        set_value(s->x, i, x_next);
         if (s->m.data)
-            put(s->m, i, velocity);
+            set_value(s->m, i, velocity);
     }
 }
 
@@ -321,16 +327,17 @@ void reference_co2(struct device *dev, const struct co2_step *p, struct view x, 
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
-        const double before = get(now, i), moved = before - get(x, i);
-        const double momentum = p->beta * get(m, i) + p->mean * get(sent, i) / p->lambda;
+        const double before = get_value(now, i), moved = before - get_value(x, i);
+        const double momentum =
+            p->beta * get_value(m, i) + p->mean * get_value(sent, i) / p->lambda;
         const double next = before - p->alpha * fmax(-p->clip, fmin(momentum, p->clip));
         double lambda = 1;
         if (d.data)
-            lambda += fabs(next - before) / (p->tau * fabs(p->mean * get(d, i)) + 1e-12);
-        put(m, i, momentum);
-        put(now, i, next);
-        put(sent, i, moved / lambda);
-        put(x, i, before);
+            lambda += fabs(next - before) / (p->tau * fabs(p->mean * get_value(d, i)) + 1e-12);
+        set_value(m, i, momentum);
+        set_value(now, i, next);
+        set_value(sent, i, moved / lambda);
+        set_value(x, i, before);
     }
 }
 

@@ -1,17 +1,17 @@
-/* The oracle: every op as its formula, element by element in double precision. Nothing here is
- * shared with the fast table but memory, and nothing is tuned. */
+/* The reference table: every op as its formula, element by element in double precision, for
+ * tests. Shares only memory with the cpu table, and is not tuned. */
 #ifndef SOTTO_TENSOR_REFERENCE_REFERENCE_H
 #define SOTTO_TENSOR_REFERENCE_REFERENCE_H
 
 #include "tensor/ops.h"
 
-static inline double get(struct view v, size_t i)
+static inline double get_value(struct view v, size_t i)
 {
     return v.type == DTYPE_F32 ? ((const float *)v.data)[i]
                                : bf16_widen(((const uint16_t *)v.data)[i]);
 }
 
-static inline void put(struct view v, size_t i, double value)
+static inline void set_value(struct view v, size_t i, double value)
 {
     if (v.type == DTYPE_F32)
         ((float *)v.data)[i] = (float)value;
@@ -21,13 +21,13 @@ static inline void put(struct view v, size_t i, double value)
 
 static inline void put_add(struct view v, size_t i, double value, bool add)
 {
-    put(v, i, add ? get(v, i) + value : value);
+    set_value(v, i, add ? get_value(v, i) + value : value);
 }
 
-/* An absent view reads as zero. */
+/* Returns 0 for an absent view. */
 static inline double get_or_zero(struct view v, size_t i)
 {
-    return v.data ? get(v, i) : 0;
+    return v.data ? get_value(v, i) : 0;
 }
 
 /* The ops of the table: reference_fill, reference_copy, ... */

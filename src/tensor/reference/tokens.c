@@ -1,4 +1,4 @@
-/* The oracle of everything that knows positions or tokens. */
+/* Reference ops on positions and tokens. */
 #include <math.h>
 
 #include "tensor/reference/reference.h"
@@ -13,9 +13,9 @@ void reference_rope(struct device *dev, const struct rope *p, struct view x, boo
             for (size_t i = 0; i < half; i++) {
                 size_t a = r * (size_t)p->stride + h * 2 * half + i, b = a + half;
                 double angle = (double)position * p->frequencies[i] * (inverse ? -1 : 1);
-                double xa = get(x, a), xb = get(x, b);
-                put(x, a, xa * cos(angle) - xb * sin(angle));
-                put(x, b, xb * cos(angle) + xa * sin(angle));
+                double xa = get_value(x, a), xb = get_value(x, b);
+                set_value(x, a, xa * cos(angle) - xb * sin(angle));
+                set_value(x, b, xb * cos(angle) + xa * sin(angle));
             }
         }
     }
@@ -31,8 +31,9 @@ void reference_embedding_forward(struct device *dev, int batch, int t, int width
     for (size_t r = 0; r < (size_t)batch * (size_t)t; r++) {
         size_t position = (size_t)start + r % (size_t)t;
         for (size_t i = 0; i < w; i++)
-            put(y, r * w + i,
-                get(table, (size_t)token[r] * w + i) + get_or_zero(positions, position * w + i));
+            set_value(y, r * w + i,
+                      get_value(table, (size_t)token[r] * w + i) +
+                          get_or_zero(positions, position * w + i));
     }
 }
 
@@ -47,10 +48,10 @@ void reference_embedding_backward(struct device *dev, int batch, int t, int widt
         size_t first = 0;
         while (token[first] != token[r])
             first++;
-        for (size_t i = 0; i < w && first == r; i++) { /* once for each token */
+        for (size_t i = 0; i < w && first == r; i++) { /* once a token */
             double sum = 0;
             for (size_t s = r; s < rows; s++)
-                sum += token[s] == token[r] ? get(dy, s * w + i) : 0;
+                sum += token[s] == token[r] ? get_value(dy, s * w + i) : 0;
             put_add(dtable, (size_t)token[r] * w + i, sum, true);
         }
     }
@@ -58,13 +59,13 @@ void reference_embedding_backward(struct device *dev, int batch, int t, int widt
         for (size_t i = 0; i < w; i++) {
             double sum = 0;
             for (size_t r = p; r < rows; r += (size_t)t)
-                sum += get(dy, r * w + i);
+                sum += get_value(dy, r * w + i);
             put_add(dpositions, p * w + i, sum, true);
         }
     }
 }
 
-/* Where row t of a head lies; `sequence` elements lie between sequences. */
+/* Returns the first element of row t of a head; `sequence`: elements between sequences. */
 static size_t row_at(int b, int t, int head, size_t sequence, int stride, int width)
 {
     return (size_t)b * sequence + (size_t)t * (size_t)stride + (size_t)head * (size_t)width;
@@ -82,25 +83,25 @@ static size_t query_at(const struct attention *p, int b, int i, int head, int st
     return row_at(b, i, head, (size_t)p->t_q * (size_t)stride, stride, p->width);
 }
 
-static bool sees(const struct attention *p, int i, int j)
+static bool sees_key(const struct attention *p, int i, int j)
 {
     int position = p->t_k - p->t_q + i;
     return p->whole || (j <= position && (p->window <= 0 || j > position - p->window));
 }
 
-static double dot(struct view a, size_t a_at, struct view b, size_t b_at, int width)
+static double dot_views(struct view a, size_t a_at, struct view b, size_t b_at, int width)
 {
     double sum = 0;
     for (size_t d = 0; d < (size_t)width; d++)
-        sum += get(a, a_at + d) * get(b, b_at + d);
+        sum += get_value(a, a_at + d) * get_value(b, b_at + d);
     return sum;
 }
 
-static double score(const struct attention *p, struct view q, struct view k, int b, int head, int i,
-                    int j)
+static double key_score(const struct attention *p, struct view q, struct view k, int b, int head,
+                        int i, int j)
 {
-    return p->scale * dot(q, query_at(p, b, i, head, p->q_stride), k,
-                          key_at(p, b, j, head, p->k_stride), p->width);
+    return p->scale * dot_views(q, query_at(p, b, i, head, p->q_stride), k,
+                                key_at(p, b, j, head, p->k_stride), p->width);
 }
 
 static double log_sum_exp(const struct attention *p, struct view q, struct view k, int b, int head,
@@ -108,29 +109,29 @@ static double log_sum_exp(const struct attention *p, struct view q, struct view 
 {
     double max = -INFINITY, sum = 0;
     for (int j = 0; j < p->t_k; j++) {
-        if (sees(p, i, j))
-            max = fmax(max, score(p, q, k, b, head, i, j));
+        if (sees_key(p, i, j))
+            max = fmax(max, key_score(p, q, k, b, head, i, j));
     }
     for (int j = 0; j < p->t_k; j++) {
-        if (sees(p, i, j))
-            sum += exp(score(p, q, k, b, head, i, j) - max);
+        if (sees_key(p, i, j))
+            sum += exp(key_score(p, q, k, b, head, i, j) - max);
     }
     return max + log(sum);
 }
 
-/* `weight` has room for t_k probabilities. */
-static void attend(const struct attention *p, struct view o, struct view q, struct view k,
-                   struct view v, int b, int head, int i, double lse, double *weight)
+/* Computes o of query i. `weight` has room for t_k probabilities. */
+static void attend_query(const struct attention *p, struct view o, struct view q, struct view k,
+                         struct view v, int b, int head, int i, double lse, double *weight)
 {
     for (int j = 0; j < p->t_k; j++)
-        weight[j] = sees(p, i, j) ? exp(score(p, q, k, b, head, i, j) - lse) : 0;
+        weight[j] = sees_key(p, i, j) ? exp(key_score(p, q, k, b, head, i, j) - lse) : 0;
     for (int d = 0; d < p->width; d++) {
         double sum = 0;
         for (int j = 0; j < p->t_k; j++) {
-            if (sees(p, i, j))
-                sum += weight[j] * get(v, key_at(p, b, j, head, p->v_stride) + (size_t)d);
+            if (sees_key(p, i, j))
+                sum += weight[j] * get_value(v, key_at(p, b, j, head, p->v_stride) + (size_t)d);
         }
-        put(o, query_at(p, b, i, head, p->o_stride) + (size_t)d, sum);
+        set_value(o, query_at(p, b, i, head, p->o_stride) + (size_t)d, sum);
     }
 }
 
@@ -144,40 +145,40 @@ void reference_attention_forward(struct device *dev, const struct attention *p, 
         for (int head = 0; head < p->heads; head++) {
             for (int i = 0; i < p->t_q; i++) {
                 double sum = log_sum_exp(p, q, k, b, head, i);
-                put(lse, (size_t)(b * p->heads + head) * (size_t)p->t_q + (size_t)i, sum);
-                attend(p, o, q, k, v, b, head, i, sum, weight);
+                set_value(lse, (size_t)(b * p->heads + head) * (size_t)p->t_q + (size_t)i, sum);
+                attend_query(p, o, q, k, v, b, head, i, sum, weight);
             }
         }
     }
 }
 
-/* dq, dk and dv of one sequence, as sums in double: (heads, t, width), (kv_heads, t, width) twice.
- */
-struct sums {
+/* dq, dk and dv of one sequence, summed in double: (heads, t, width), (kv_heads, t, width)
+ * twice. */
+struct attention_sums {
     double *dq, *dk, *dv;
 };
 
-static void backward_pair(const struct attention *p, const struct sums *sums, struct view dy,
-                          struct view q, struct view k, struct view v, int b, int head, int i,
-                          int j, double lse, double delta)
+static void backward_pair(const struct attention *p, const struct attention_sums *sums,
+                          struct view dy, struct view q, struct view k, struct view v, int b,
+                          int head, int i, int j, double lse, double delta)
 {
     size_t width = (size_t)p->width, kv = (size_t)(head / (p->heads / p->kv_heads));
     size_t dy_at = query_at(p, b, i, head, p->o_stride);
     size_t q_at = query_at(p, b, i, head, p->q_stride);
     size_t k_at = key_at(p, b, j, head, p->k_stride), v_at = key_at(p, b, j, head, p->v_stride);
-    double weight = exp(score(p, q, k, b, head, i, j) - lse);
-    double ds = weight * (dot(dy, dy_at, v, v_at, p->width) - delta) * p->scale;
+    double weight = exp(key_score(p, q, k, b, head, i, j) - lse);
+    double ds = weight * (dot_views(dy, dy_at, v, v_at, p->width) - delta) * p->scale;
     double *dq = sums->dq + ((size_t)head * (size_t)p->t_q + (size_t)i) * width;
     double *dk = sums->dk + (kv * (size_t)p->t_k + (size_t)j) * width;
     double *dv = sums->dv + (kv * (size_t)p->t_k + (size_t)j) * width;
     for (size_t d = 0; d < width; d++) {
-        dv[d] += weight * get(dy, dy_at + d);
-        dq[d] += ds * get(k, k_at + d);
-        dk[d] += ds * get(q, q_at + d);
+        dv[d] += weight * get_value(dy, dy_at + d);
+        dq[d] += ds * get_value(k, k_at + d);
+        dk[d] += ds * get_value(q, q_at + d);
     }
 }
 
-static void put_sums(const struct attention *p, const struct sums *sums, struct view dq,
+static void put_sums(const struct attention *p, const struct attention_sums *sums, struct view dq,
                      struct view dk, struct view dv, int b)
 {
     size_t width = (size_t)p->width;
@@ -186,11 +187,11 @@ static void put_sums(const struct attention *p, const struct sums *sums, struct 
         for (int t = 0; t < p->t_q; t++) {
             for (size_t d = 0; d < width; d++) {
                 size_t from = ((size_t)head * (size_t)p->t_q + (size_t)t) * width + d;
-                put(dq, query_at(p, b, t, head, p->q_stride) + d, sums->dq[from]);
+                set_value(dq, query_at(p, b, t, head, p->q_stride) + d, sums->dq[from]);
                 if (head >= p->kv_heads)
                     continue;
-                put(dk, key_at(p, b, t, head * group, p->k_stride) + d, sums->dk[from]);
-                put(dv, key_at(p, b, t, head * group, p->v_stride) + d, sums->dv[from]);
+                set_value(dk, key_at(p, b, t, head * group, p->k_stride) + d, sums->dk[from]);
+                set_value(dv, key_at(p, b, t, head * group, p->v_stride) + d, sums->dv[from]);
             }
         }
     }
@@ -202,7 +203,7 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
 {
     size_t rows = (size_t)p->t_q * (size_t)p->width,
            total = rows * (size_t)(p->heads + 2 * p->kv_heads);
-    struct sums sums = {.dq = device_scratch(dev, total * sizeof(double))};
+    struct attention_sums sums = {.dq = device_scratch(dev, total * sizeof(double))};
     if (!sums.dq)
         return;
     sums.dk = sums.dq + rows * (size_t)p->heads;
@@ -212,10 +213,11 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
         for (int head = 0; head < p->heads; head++) {
             for (int i = 0; i < p->t_q; i++) {
                 size_t at = query_at(p, b, i, head, p->o_stride);
-                double delta = dot(dy, at, o, at, p->width);
-                double sum = get(lse, (size_t)(b * p->heads + head) * (size_t)p->t_q + (size_t)i);
+                double delta = dot_views(dy, at, o, at, p->width);
+                double sum =
+                    get_value(lse, (size_t)(b * p->heads + head) * (size_t)p->t_q + (size_t)i);
                 for (int j = 0; j < p->t_k; j++) {
-                    if (sees(p, i, j))
+                    if (sees_key(p, i, j))
                         backward_pair(p, &sums, dy, q, k, v, b, head, i, j, sum, delta);
                 }
             }
@@ -224,12 +226,12 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
     }
 }
 
-static uint8_t place_of(struct view row, int vocab, int target)
+static uint8_t place_among(struct view row, int vocab, int target)
 {
-    const double own = get(row, (size_t)target);
+    const double own = get_value(row, (size_t)target);
     int place = 1;
     for (int i = 0; i < vocab; i++) {
-        const double x = get(row, (size_t)i);
+        const double x = get_value(row, (size_t)i);
         place += x > own || (x == own && i < target);
     }
     return (uint8_t)(isnan(own) || place > 255 ? 255 : place);
@@ -246,19 +248,20 @@ void reference_cross_entropy(struct device *dev, int rows, int vocab, struct vie
         int best = 0;
         double sum = 0;
         for (int i = 1; i < vocab; i++) {
-            if (get(row, (size_t)i) > get(row, (size_t)best))
+            if (get_value(row, (size_t)i) > get_value(row, (size_t)best))
                 best = i;
         }
-        double max = get(row, (size_t)best);
+        double max = get_value(row, (size_t)best);
         for (int i = 0; i < vocab; i++)
-            sum += exp(get(row, (size_t)i) - max);
+            sum += exp(get_value(row, (size_t)i) - max);
         bool ignored = target[r] < 0;
-        put(losses, (size_t)r, ignored ? 0 : log(sum) - (get(row, (size_t)target[r]) - max));
+        set_value(losses, (size_t)r,
+                  ignored ? 0 : log(sum) - (get_value(row, (size_t)target[r]) - max));
         if (places.data)
-            ((uint8_t *)places.data)[r] = ignored ? 0 : place_of(row, vocab, target[r]);
+            ((uint8_t *)places.data)[r] = ignored ? 0 : place_among(row, vocab, target[r]);
         for (int i = 0; scale != 0 && i < vocab; i++) {
-            double p = exp(get(row, (size_t)i) - max) / sum;
-            put(row, (size_t)i, ignored ? 0 : scale * (p - (i == target[r])));
+            double p = exp(get_value(row, (size_t)i) - max) / sum;
+            set_value(row, (size_t)i, ignored ? 0 : scale * (p - (i == target[r])));
         }
     }
 }
