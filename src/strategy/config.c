@@ -197,7 +197,7 @@ static enum sotto_status resolve_methods(struct strategy_config *c)
     return SOTTO_OK;
 }
 
-/* Refuses options of methods that are not chosen, which would have no effect. */
+/* Refuses options of methods that are not chosen: they would have no effect. */
 static enum sotto_status refuse_unused(struct strategy_config *c)
 {
     const struct method *m;
@@ -248,7 +248,7 @@ enum sotto_status strategy_optim(const struct strategy_config *c, struct optim_c
     return m->optimizer(method_own(c, m), key, optim);
 }
 
-/* Returns the option of a method that chooses the optimizer; NULL if it has none. */
+/* Returns a method's option that chooses the optimizer; NULL if there is none. */
 static const struct option *optimizer_option(const struct method *m)
 {
     for (int i = 0; m && m->optimizer && i < m->n_options; i++)

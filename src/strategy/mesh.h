@@ -26,7 +26,7 @@ struct mesh {
     int n_comm, n_lane;
     double worked; /* seconds of work over vectors on the worker's own line (vector_work.h) */
     struct device *lane_dev[MESH_LANES]; /* the lanes', owned */
-    bool serves[MESH_LANES];             /* lanes whose job runs until other workers let it end */
+    bool serves[MESH_LANES];             /* lanes with a job that other workers end */
 };
 
 /* Opens the mesh. `groups` = |R|, a divisor of the number of workers; `dev`: the worker's, NULL:
@@ -69,8 +69,7 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st);
 struct mesh_account {
     double wire;
     double waited_others, waited_wire;
-    double
-        update; /* own seconds of work over vectors, or of waiting for a lane that does such work */
+    double update; /* own seconds of work over vectors, or of waiting for a lane with such work */
     int64_t inside, between; /* bytes sent to workers on the same node, on other nodes */
 };
 struct mesh_account mesh_account_own(const struct mesh *mesh); /* of its own line of work */

@@ -1,5 +1,5 @@
-/* The versions of its stages that a worker of cyclic data parallelism holds, and the exchange that
- * brings every worker the versions for the beginning of a schedule. */
+/* Versions of the stages of a worker of cyclic data parallelism, and the exchange of versions at
+ * the beginning of a schedule. */
 #include "strategy/cdp/cdp.h"
 
 #include <assert.h>
@@ -90,7 +90,7 @@ void cdp_start_schedule(struct cdp *c)
         c->stage[k].version = begins_with(c, c->device, k, c->t) ? c->t : c->t - 1;
 }
 
-/* Sends a version of a stage from a device with this version to all devices that begin with it. */
+/* Sends a version of a stage from device `from` to all devices that begin with the version. */
 static enum sotto_status spread_version(struct cdp *c, int k, int64_t version, int from)
 {
     struct comm *group = c->shard.is.mesh->shard;

@@ -88,7 +88,7 @@ static enum sotto_status receive_job(void *arg)
     return comm_recv(m->comm, m->view, m->count, m->peer);
 }
 
-/* Returns the next message of the ring, after the message that was in its place is done. */
+/* Returns the next message of the ring, after the message before in the same place is done. */
 static enum sotto_status next_message(struct cdp_line *line, struct cdp_message **out)
 {
     if (line->started >= line->room)

@@ -66,8 +66,7 @@ enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, i
 struct cluster_kernels {
     char device[32], has[DEVICE_KERNELS_ROOM];
 };
-/* Finds the best kernels that all n ranks support, n >= 1; "" if there are none. Fails if devices
- * differ. */
+/* Finds the best kernels that all n ranks support, n >= 1; "" if none. Fails if devices differ. */
 enum sotto_status cluster_common_kernels(const struct cluster_kernels *all, int n,
                                          char best[DEVICE_KERNELS_ROOM]);
 /* Sets train.device to kernels that all ranks support, if machines are of several kinds. */

@@ -81,7 +81,7 @@ struct run_config {
     struct null_size_config null;
 };
 
-/* The architectures' and the methods' sections come last. */
+/* The sections of architectures and methods are the last. */
 enum {
     RUN_SHARED = 8,
     RUN_MODELS = MODEL_SECTIONS - 1, /* all but [model] */

@@ -128,7 +128,7 @@ static enum sotto_status open_notes(struct model_oracle *o, size_t count)
     return SOTTO_OK;
 }
 
-/* Every slot's state is zero before a forward, which leaves there only its own change. */
+/* Every slot's state is zero before a forward and afterwards the forward's change alone. */
 static enum sotto_status model_notes(struct oracle *oracle)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;

@@ -1,6 +1,6 @@
-/* State of a model that is not trained, such as running statistics: each worker has its own, moved
- * by its micro-batches. An evaluation or a published model uses the mean over the workers. A model
- * may have no such state. */
+/* State of a model that is not trained, such as running statistics: every worker has its own state,
+ * which its micro-batches move. An evaluation or a published model uses the mean over the workers.
+ * Many models have no such state. */
 #ifndef SOTTO_TRAIN_ORACLE_RUNNING_STATS_H
 #define SOTTO_TRAIN_ORACLE_RUNNING_STATS_H
 
@@ -11,7 +11,7 @@
 struct running {
     const struct model *model;
     struct device *dev;
-    struct buffer own, mean; /* fp32, as model->state says */
+    struct buffer own, mean; /* fp32, of the size of model->state */
 };
 
 /* `start`: initial values in host memory; NULL: the model's. */

@@ -15,8 +15,8 @@ struct calibration {
  * the file, so that runs of the same model, batch and precision have the same times. */
 enum sotto_status run_calibrate(struct run *run);
 
-/* Measures the bandwidth of an adamw step over `count` parameters, or over as many as matter, on
- * one core of this machine. */
+/* Measures the bandwidth of an adamw step over `count` parameters, at most 8 million, on one core
+ * of this machine. */
 enum sotto_status calibrate_memory(const char *device, size_t count, bool mixed, double *memory);
 
 /* The file of measurements, by `key`: the device, batch and model. */

@@ -10,7 +10,7 @@
 struct disk_needs {
     double checkpoint; /* bytes of a checkpoint */
     int64_t most;      /* checkpoints at once, including a new one in writing */
-    int64_t present;   /* checkpoints that exist now; new ones replace them */
+    int64_t present;   /* checkpoints on the disk now; new ones replace these */
     double more;       /* bytes needed in addition to checkpoints that exist */
 };
 

@@ -16,10 +16,10 @@ struct cdp_count {
     int states; /* the same for optimizer states */
     int64_t activation,
         gradient; /* messages of a training step: activations, gradients of activations */
-    /* sums of gradients and parameters that are sent, each of one stage, those inside state
-     * messages (CDP_STATE) included */
+    /* sums of gradients and parameters sent, each of one stage, including sums and parameters in
+     * state messages (CDP_STATE) */
     int64_t sum, parameters;
-    int64_t optimizer; /* optimizer states of one stage that are sent */
+    int64_t optimizer; /* optimizer states sent, each of one stage */
     int64_t state; /* state messages: each has an optimizer state, and sums or parameters with it */
     int most;      /* largest number of messages that a device sends between two time steps */
     int hops;      /* longest row of messages between two time steps that wait for each other */

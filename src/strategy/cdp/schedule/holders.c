@@ -1,4 +1,4 @@
-/* Returns which device holds which versions of a stage. */
+/* Lists the versions of a stage that a device holds. */
 #include "strategy/cdp/schedule/moves.h"
 
 int cdp_keeper(const struct cdp_schedule *s, int64_t step, int stage)
@@ -14,7 +14,7 @@ int cdp_keeper(const struct cdp_schedule *s, int64_t step, int stage)
     return cdp_home(s, step, stage);
 }
 
-/* dp: the version that the device's micro-batch uses until its next forward of the stage. */
+/* dp: the version in use by the device's micro-batch until the next forward of the stage. */
 static int64_t dp_version_used(const struct cdp_schedule *s, int device, int stage, int64_t time)
 {
     int64_t step = cdp_newest_since(s, cdp_time(s, s->first + 1, device, stage, false) - 1, time);
@@ -83,7 +83,7 @@ int cdp_holds(const struct cdp_schedule *s, int device, int stage, int64_t time,
     case CDP_DP:
         if (device == s->n - 1 && s->rule == CDP_V1)
             break;
-        if (device == s->n - 1) /* its version for computing is the updated one */
+        if (device == s->n - 1) /* the last device computes with the version that it updates */
             *out = cdp_newest(s, stage, time);
         else
             *out = s->rule == CDP_SYNC ? dp_version_passed(s, device, stage, time)
