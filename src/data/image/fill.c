@@ -30,21 +30,23 @@ struct image_processor images_processor(const struct loader *loader)
 }
 
 /* The changes to an image at one visit. */
-struct change {
+struct image_change {
     int down, right; /* offset of the visible part, within the padding */
     bool mirrored;
 };
 
-static struct change draw_change(const struct images *l, struct share s, uint64_t seed, int64_t g)
+static struct image_change draw_image_change(const struct images *l, struct share s, uint64_t seed,
+                                             int64_t g)
 {
     const uint64_t stream = share_draw(DRAW_CHANGE, s, 0), at = 2 * (uint64_t)g;
     const uint64_t places = rng_at(seed, stream, at), span = 2 * (uint64_t)l->crop + 1;
-    return (struct change){(int)((places >> 32) * span >> 32) - l->crop,
-                           (int)((places & 0xffffffff) * span >> 32) - l->crop,
-                           l->flip && rng_at(seed, stream, at + 1) & 1};
+    return (struct image_change){(int)((places >> 32) * span >> 32) - l->crop,
+                                 (int)((places & 0xffffffff) * span >> 32) - l->crop,
+                                 l->flip && rng_at(seed, stream, at + 1) & 1};
 }
 
-static void fill_row(const struct images *l, int64_t item, struct change change, float *out)
+static void fill_image_row(const struct images *l, int64_t item, struct image_change change,
+                           float *out)
 {
     const struct image_set *set = &l->set;
     const int height = set->height, width = set->width, channels = set->channels;
@@ -63,7 +65,7 @@ static void fill_row(const struct images *l, int64_t item, struct change change,
 }
 
 /* Returns the item of the set that is element `at` of the split. */
-static int64_t item_at(const struct images *l, int64_t at)
+static int64_t image_item_at(const struct images *l, int64_t at)
 {
     int low = 0, high = l->set.n_sources;
     while (high - low > 1) {
@@ -76,11 +78,11 @@ static int64_t item_at(const struct images *l, int64_t at)
     return l->begin[low] + at - l->before[low];
 }
 
-static void put(const struct images *l, struct batch *batch, int row, int64_t at,
-                struct change change)
+static void put_image(const struct images *l, struct batch *batch, int row, int64_t at,
+                      struct image_change change)
 {
-    const int64_t item = item_at(l, at);
-    fill_row(l, item, change, batch->floats + (size_t)row * image_set_bytes(&l->set));
+    const int64_t item = image_item_at(l, at);
+    fill_image_row(l, item, change, batch->floats + (size_t)row * image_set_bytes(&l->set));
     batch->targets[row] = l->set.labels[item];
 }
 
@@ -93,64 +95,64 @@ static void begin_batch(const struct images *l, struct batch *batch, int rows)
     batch->n_targets = rows;
 }
 
-static int64_t share_count(const struct images *l, struct share s)
+static int64_t images_share_count(const struct images *l, struct share s)
 {
     return l->before[s.last] - l->before[s.first];
 }
 
-static struct share reads(const struct images *l, int rank, int size)
+static struct share images_reads(const struct images *l, int rank, int size)
 {
     return share_of(l->sharding, l->set.n_sources, rank, size);
 }
 
-static enum sotto_status fill(const struct loader *base, struct loader_place place, int rows, int t,
-                              struct batch *batch)
+static enum sotto_status images_fill(const struct loader *base, struct loader_place place, int rows,
+                                     int t, struct batch *batch)
 {
     const struct images *l = images_of(base);
-    const struct share s = reads(l, place.rank, place.size);
-    const int64_t g = (place.index * s.members + s.member) * rows, count = share_count(l, s);
+    const struct share s = images_reads(l, place.rank, place.size);
+    const int64_t g = (place.index * s.members + s.member) * rows, count = images_share_count(l, s);
     (void)t;
     begin_batch(l, batch, rows);
     for (int row = 0; row < rows; row++)
-        put(l, batch, row, l->before[s.first] + share_visit(s, place.seed, g + row, count),
-            draw_change(l, s, place.seed, g + row));
+        put_image(l, batch, row, l->before[s.first] + share_visit(s, place.seed, g + row, count),
+                  draw_image_change(l, s, place.seed, g + row));
     return SOTTO_OK;
 }
 
-static int64_t amount(const struct loader *base)
+static int64_t images_amount(const struct loader *base)
 {
     const struct images *l = images_of(base);
     return l->before[l->set.n_sources];
 }
 
-static int64_t batches(const struct loader *base, int rows, int t)
+static int64_t images_batches(const struct loader *base, int rows, int t)
 {
     (void)t;
-    return (amount(base) + rows - 1) / rows;
+    return (images_amount(base) + rows - 1) / rows;
 }
 
-static enum sotto_status fill_in_order(const struct loader *base, int64_t index, int rows, int t,
-                                       struct batch *batch)
+static enum sotto_status images_fill_in_order(const struct loader *base, int64_t index, int rows,
+                                              int t, struct batch *batch)
 {
     const struct images *l = images_of(base);
-    const int64_t left = amount(base) - index * rows;
+    const int64_t left = images_amount(base) - index * rows;
     (void)t;
     assert(index >= 0 && left > 0);
     begin_batch(l, batch, left < rows ? (int)left : rows);
     for (int row = 0; row < batch->rows; row++)
-        put(l, batch, row, index * rows + row, (struct change){0});
+        put_image(l, batch, row, index * rows + row, (struct image_change){0});
     return SOTTO_OK;
 }
 
-static double share(const struct loader *base, int rank, int size)
+static double images_share(const struct loader *base, int rank, int size)
 {
     const struct images *l = images_of(base);
-    const struct share s = reads(l, rank, size);
-    return (double)share_count(l, s) / s.members;
+    const struct share s = images_reads(l, rank, size);
+    return (double)images_share_count(l, s) / s.members;
 }
 
 /* Every source has images, so every worker has images. */
-static enum sotto_status check(const struct loader *base, int size, int t)
+static enum sotto_status images_check(const struct loader *base, int size, int t)
 {
     (void)base, (void)size, (void)t;
     return SOTTO_OK;
@@ -167,10 +169,10 @@ void images_close(struct loader *base)
     free(l);
 }
 
-const struct loader_ops images_ops = {.fill = fill,
-                                      .batches = batches,
-                                      .fill_in_order = fill_in_order,
-                                      .share = share,
-                                      .amount = amount,
-                                      .check = check,
+const struct loader_ops images_ops = {.fill = images_fill,
+                                      .batches = images_batches,
+                                      .fill_in_order = images_fill_in_order,
+                                      .share = images_share,
+                                      .amount = images_amount,
+                                      .check = images_check,
                                       .close = images_close};

@@ -14,12 +14,12 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool begins(const char *name, const char *with)
+static bool begins_with_any_case(const char *name, const char *with)
 {
     return strncasecmp(name, with, strlen(with)) == 0;
 }
 
-static bool ends(const char *name, const char *with)
+static bool ends_with_any_case(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcasecmp(name + n - m, with) == 0;
@@ -27,26 +27,29 @@ static bool ends(const char *name, const char *with)
 
 static bool is_idx_images(const char *name)
 {
-    return strstr(name, "images") && (ends(name, "idx3-ubyte") || ends(name, "idx3-ubyte.gz"));
+    return strstr(name, "images") &&
+           (ends_with_any_case(name, "idx3-ubyte") || ends_with_any_case(name, "idx3-ubyte.gz"));
 }
 
 /* Returns the format of a file with this name in a folder; DATA_AUTO: no part of a set. */
-static enum data_format named(const char *name, bool *test)
+static enum data_format format_by_name(const char *name, bool *test)
 {
-    *test = begins(name, "test") || begins(name, "t10k") || begins(name, "val");
-    if ((begins(name, "data_batch_") || begins(name, "test_batch")) && ends(name, ".bin"))
+    *test = begins_with_any_case(name, "test") || begins_with_any_case(name, "t10k") ||
+            begins_with_any_case(name, "val");
+    if ((begins_with_any_case(name, "data_batch_") || begins_with_any_case(name, "test_batch")) &&
+        ends_with_any_case(name, ".bin"))
         return DATA_CIFAR10;
     if (strcmp(name, "train.bin") == 0 || strcmp(name, "test.bin") == 0)
         return DATA_CIFAR100;
     return is_idx_images(name) ? DATA_IDX : DATA_AUTO;
 }
 
-static int visible(const struct dirent *entry)
+static int is_visible_entry(const struct dirent *entry)
 {
     return entry->d_name[0] != '.';
 }
 
-static int by_bytes(const struct dirent **a, const struct dirent **b)
+static int compare_entry_names_bytewise(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -64,7 +67,7 @@ enum sotto_status image_names(const char *folder, bool folders, char ***out, int
     struct dirent **entries;
     *out = NULL;
     *count = 0;
-    const int n = scandir(folder, &entries, visible, by_bytes);
+    const int n = scandir(folder, &entries, is_visible_entry, compare_entry_names_bytewise);
     if (n < 0)
         return fail_errno(SOTTO_EIO, "cannot read folder %s", folder);
     char **names = calloc((size_t)n + 1, sizeof *names);
@@ -97,8 +100,8 @@ enum sotto_status image_names(const char *folder, bool folders, char ***out, int
     return SOTTO_OK;
 }
 
-static enum sotto_status add(struct image_parts *parts, enum data_format format, bool test,
-                             const char *path)
+static enum sotto_status add_part(struct image_parts *parts, enum data_format format, bool test,
+                                  const char *path)
 {
     if (parts->count == parts->room) {
         const int room = 2 * parts->room + 8;
@@ -124,8 +127,8 @@ static enum sotto_status add(struct image_parts *parts, enum data_format format,
 }
 
 /* Adds the files of a folder that are sets. */
-static enum sotto_status add_files(struct image_parts *parts, const char *folder,
-                                   enum data_format format)
+static enum sotto_status add_part_files(struct image_parts *parts, const char *folder,
+                                        enum data_format format)
 {
     char **names, path[FILE_PATH_ROOM];
     int n;
@@ -133,12 +136,12 @@ static enum sotto_status add_files(struct image_parts *parts, const char *folder
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
         bool test;
-        const enum data_format have = named(names[i], &test);
+        const enum data_format have = format_by_name(names[i], &test);
         if (have == DATA_AUTO || (format != DATA_AUTO && have != format))
             continue;
         st = file_join(path, folder, names[i]);
         if (st == SOTTO_OK)
-            st = add(parts, have, test, path);
+            st = add_part(parts, have, test, path);
     }
     image_names_free(names, n);
     return st;
@@ -148,7 +151,7 @@ static const char *const tests[] = {"val", "valid", "validation", "test"};
 enum { TESTS = sizeof tests / sizeof *tests };
 
 /* Sets `is` if train/ is a class: it has no folders, and the folder has others than known parts. */
-static enum sotto_status is_class(const char *folder, const char *train, bool *is)
+static enum sotto_status is_class_folder(const char *folder, const char *train, bool *is)
 {
     char **names;
     int n;
@@ -170,37 +173,37 @@ static enum sotto_status is_class(const char *folder, const char *train, bool *i
 
 /* Adds train/ and a folder for validation next to it, or the folder itself if its folders are
  * classes. */
-static enum sotto_status add_classes(struct image_parts *parts, const char *folder)
+static enum sotto_status add_class_folders(struct image_parts *parts, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     bool class = true;
     TRY(file_join(path, folder, "train"));
     if (file_is_directory(path))
-        TRY(is_class(folder, path, &class));
+        TRY(is_class_folder(folder, path, &class));
     if (class)
-        return add(parts, DATA_IMAGES, false, folder);
-    TRY(add(parts, DATA_IMAGES, false, path));
+        return add_part(parts, DATA_IMAGES, false, folder);
+    TRY(add_part(parts, DATA_IMAGES, false, path));
     for (int i = 0; i < TESTS; i++) {
         TRY(file_join(path, folder, tests[i]));
         if (file_is_directory(path))
-            return add(parts, DATA_IMAGES, true, path);
+            return add_part(parts, DATA_IMAGES, true, path);
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status add_folder(struct image_parts *parts, const char *folder, int format)
+static enum sotto_status add_part_folder(struct image_parts *parts, const char *folder, int format)
 {
     const int before = parts->count;
     char **classes;
     int n;
     if (format != DATA_IMAGES)
-        TRY(add_files(parts, folder, (enum data_format)format));
+        TRY(add_part_files(parts, folder, (enum data_format)format));
     if (parts->count > before)
         return SOTTO_OK;
     TRY(image_names(folder, true, &classes, &n, NULL));
     image_names_free(classes, n);
     if (n && (format == DATA_AUTO || format == DATA_IMAGES))
-        return add_classes(parts, folder);
+        return add_class_folders(parts, folder);
     return fail(SOTTO_EFORMAT,
                 "folder %s holds no images that are known: want CIFAR's *.bin, IDX "
                 "(*-images-idx3-ubyte), or a folder of PNG, PPM or PGM for each class",
@@ -214,16 +217,17 @@ static enum data_format format_of_file(const char *path)
     enum { RECORD10 = 3073, RECORD100 = 3074 };
     struct file_map map;
     bool test;
-    enum data_format format = named(base_name(path), &test);
+    enum data_format format = format_by_name(base_name(path), &test);
     if (file_map_open(&map, path) != SOTTO_OK)
         return DATA_AUTO;
     if (idx_claims(map.data, map.size))
         format = DATA_IDX;
     else if (tokens_recognise(map.data, map.size))
         format = DATA_AUTO;
-    else if (format == DATA_AUTO && ends(path, ".bin") && map.size && map.size % RECORD10 == 0)
+    else if (format == DATA_AUTO && ends_with_any_case(path, ".bin") && map.size &&
+             map.size % RECORD10 == 0)
         format = DATA_CIFAR10;
-    else if ((format == DATA_AUTO && ends(path, ".bin")) || format == DATA_CIFAR100)
+    else if ((format == DATA_AUTO && ends_with_any_case(path, ".bin")) || format == DATA_CIFAR100)
         format = map.size && map.size % RECORD100 == 0 ? DATA_CIFAR100 : DATA_AUTO;
     file_map_close(&map);
     return format;
@@ -270,7 +274,7 @@ enum data_format image_format_of(const char *path)
     enum data_format format = DATA_AUTO;
     if (!file_is_directory(path))
         return format_of_file(path);
-    if (add_folder(&parts, path, DATA_AUTO) == SOTTO_OK) {
+    if (add_part_folder(&parts, path, DATA_AUTO) == SOTTO_OK) {
         format = parts.part[0].format;
         if (format == DATA_CIFAR100)
             format = format_of_file(parts.part[0].path);
@@ -281,10 +285,10 @@ enum data_format image_format_of(const char *path)
     return format;
 }
 
-static enum sotto_status add_word(struct image_parts *parts, const char *word, int format)
+static enum sotto_status add_part_word(struct image_parts *parts, const char *word, int format)
 {
     if (file_is_directory(word))
-        return add_folder(parts, word, format);
+        return add_part_folder(parts, word, format);
     if (!file_exists(word))
         return fail(SOTTO_EIO, "cannot read %s: there is no such file", word);
     if (format == DATA_AUTO)
@@ -294,7 +298,7 @@ static enum sotto_status add_word(struct image_parts *parts, const char *word, i
                     "%s is no set of images: want a file of CIFAR or IDX, or a folder with one for "
                     "each class",
                     word);
-    return add(parts, (enum data_format)format, false, word);
+    return add_part(parts, (enum data_format)format, false, word);
 }
 
 enum sotto_status image_parts_find(struct image_parts *parts, const char *words, int format)
@@ -305,7 +309,7 @@ enum sotto_status image_parts_find(struct image_parts *parts, const char *words,
         char word[FILE_PATH_ROOM];
         st = data_word(&words, word);
         if (st == SOTTO_OK && *word)
-            st = add_word(parts, word, format);
+            st = add_part_word(parts, word, format);
     }
     if (st != SOTTO_OK)
         image_parts_free(parts);
@@ -319,7 +323,7 @@ void image_parts_free(struct image_parts *parts)
 }
 
 /* Replaces `old` in the last component by `new`. */
-static bool replace(char path[FILE_PATH_ROOM], const char *old, const char *new)
+static bool replace_in_name(char path[FILE_PATH_ROOM], const char *old, const char *new)
 {
     char *at = strstr(path + (base_name(path) - path), old);
     if (!at || strlen(old) != strlen(new))
@@ -331,7 +335,8 @@ static bool replace(char path[FILE_PATH_ROOM], const char *old, const char *new)
 enum sotto_status idx_labels_path(const char *images, char out[FILE_PATH_ROOM])
 {
     snprintf(out, FILE_PATH_ROOM, "%s", images);
-    const bool known = replace(out, "images", "labels") && replace(out, "idx3", "idx1");
+    const bool known =
+        replace_in_name(out, "images", "labels") && replace_in_name(out, "idx3", "idx1");
     if (!known)
         return fail(SOTTO_EFORMAT,
                     "%s: the file of its labels is not known, since its name is not of the form "
@@ -340,7 +345,7 @@ enum sotto_status idx_labels_path(const char *images, char out[FILE_PATH_ROOM])
     const size_t n = strlen(out);
     if (file_exists(out))
         return SOTTO_OK;
-    if (ends(out, ".gz")) /* one of the two may be unpacked */
+    if (ends_with_any_case(out, ".gz")) /* one of the two may be unpacked */
         out[n - 3] = '\0';
     else if (n + 3 < FILE_PATH_ROOM)
         strcpy(out + n, ".gz");

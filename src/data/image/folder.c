@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "data/image/find.h"
 
-static int class_of(const struct image_set *set, const char *folder)
+static int class_of_folder(const struct image_set *set, const char *folder)
 {
     char room[IMAGE_CLASS_ROOM];
     const char *name = image_class_text(folder, room);
@@ -22,7 +22,7 @@ static enum sotto_status call_by_text(struct image_set *set, int class, const ch
     char room[IMAGE_CLASS_ROOM];
     if (strcmp(image_class_text(set->names[class], room), set->names[class]) == 0)
         return SOTTO_OK;
-    if (class_of(set, set->names[class]) >= 0)
+    if (class_of_folder(set, set->names[class]) >= 0)
         return fail(SOTTO_EFORMAT, "folder %s has two classes called %s, one not in UTF-8", folder,
                     room);
     char *text = strdup(room);
@@ -49,8 +49,8 @@ static enum sotto_status take_classes(struct image_set *set, const char *folder)
     return SOTTO_OK;
 }
 
-static enum sotto_status read_file(struct image_set *set, const char *path, int label,
-                                   int64_t files)
+static enum sotto_status read_image_file(struct image_set *set, const char *path, int label,
+                                         int64_t files)
 {
     struct file_map map;
     struct picture p;
@@ -109,7 +109,7 @@ static enum sotto_status read_class(struct image_set *set, const char *folder, i
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
         st = file_join(path, folder, names[i]);
         if (st == SOTTO_OK)
-            st = read_file(set, path, label, n - i);
+            st = read_image_file(set, path, label, n - i);
     }
     image_names_free(names, n);
     return st == SOTTO_OK ? image_set_end_source(set, folder) : st;
@@ -125,7 +125,7 @@ enum sotto_status image_folder_read(struct image_set *set, const char *folder)
     TRY(image_names(folder, true, &classes, &n, &left_out.broken));
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
-        const int label = class_of(set, classes[i]);
+        const int label = class_of_folder(set, classes[i]);
         if (label < 0)
             st = fail(SOTTO_EFORMAT, "%s has a class '%.80s' that the training images have not",
                       folder, classes[i]);

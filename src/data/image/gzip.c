@@ -46,7 +46,7 @@ void image_bytes_close(struct image_bytes *b)
 
 #ifdef SOTTO_WITH_ZLIB
 
-struct inflating {
+struct inflate_state {
     z_stream z;
     uint8_t *data;
     size_t size, room;
@@ -54,7 +54,7 @@ struct inflating {
 };
 
 /* Decompresses until there are `want` bytes or the stream ends. */
-static enum sotto_status more(struct inflating *f, size_t want, bool *end)
+static enum sotto_status inflate_more(struct inflate_state *f, size_t want, bool *end)
 {
     while (f->size < want && !*end) {
         if (f->size == f->room) {
@@ -79,18 +79,18 @@ static enum sotto_status more(struct inflating *f, size_t want, bool *end)
     return SOTTO_OK;
 }
 
-static enum sotto_status inflate_all(struct inflating *f)
+static enum sotto_status inflate_all(struct inflate_state *f)
 {
     enum { HEAD = 16 };
     bool end = false;
     uint8_t extra;
-    TRY(more(f, HEAD, &end));
+    TRY(inflate_more(f, HEAD, &end));
     const uint64_t claims = idx_claims(f->data, f->size);
     if (!claims)
         return fail(SOTTO_EFORMAT, "%s: what is compressed in it is not IDX of bytes", f->name);
     if (claims > SIZE_MAX / 2)
         return fail(SOTTO_EFORMAT, "%s claims %llu bytes", f->name, (unsigned long long)claims);
-    TRY(more(f, (size_t)claims, &end));
+    TRY(inflate_more(f, (size_t)claims, &end));
     if (f->size < claims)
         return fail(SOTTO_EFORMAT, "%s ends after %zu bytes, of which its header claims %llu",
                     f->name, f->size, (unsigned long long)claims);
@@ -108,7 +108,7 @@ enum sotto_status image_inflate(const uint8_t *data, size_t size, const char *na
                                 size_t *out_size)
 {
     enum { GZIP = 16 };
-    struct inflating f = {.name = name};
+    struct inflate_state f = {.name = name};
     *out = NULL;
     *out_size = 0;
     if (size > UINT_MAX)

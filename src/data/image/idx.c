@@ -5,44 +5,45 @@
 
 enum { IMAGES = 0x803, LABELS = 0x801, IMAGES_HEAD = 16, LABELS_HEAD = 8 };
 
-static uint32_t number(const uint8_t *at)
+static uint32_t idx_number(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
 uint64_t idx_claims(const uint8_t *data, size_t size)
 {
-    if (size >= LABELS_HEAD && number(data) == LABELS)
-        return LABELS_HEAD + (uint64_t)number(data + 4);
-    if (size < IMAGES_HEAD || number(data) != IMAGES || number(data + 8) > IMAGES_SIDE ||
-        number(data + 12) > IMAGES_SIDE)
+    if (size >= LABELS_HEAD && idx_number(data) == LABELS)
+        return LABELS_HEAD + (uint64_t)idx_number(data + 4);
+    if (size < IMAGES_HEAD || idx_number(data) != IMAGES || idx_number(data + 8) > IMAGES_SIDE ||
+        idx_number(data + 12) > IMAGES_SIDE)
         return 0;
-    return IMAGES_HEAD +
-           (uint64_t)number(data + 4) * ((uint64_t)number(data + 8) * number(data + 12));
+    return IMAGES_HEAD + (uint64_t)idx_number(data + 4) *
+                             ((uint64_t)idx_number(data + 8) * idx_number(data + 12));
 }
 
-static enum sotto_status check_head(const uint8_t *data, size_t size, const char *name,
-                                    uint32_t magic)
+static enum sotto_status check_idx_head(const uint8_t *data, size_t size, const char *name,
+                                        uint32_t magic)
 {
     const char *what = magic == IMAGES ? "images" : "labels";
     const size_t head = magic == IMAGES ? IMAGES_HEAD : LABELS_HEAD;
     if (size < head)
         return fail(SOTTO_EFORMAT, "%s has %zu bytes: IDX %s begin with %zu that say what follows",
                     name, size, what, head);
-    if (number(data) != magic)
+    if (idx_number(data) != magic)
         return fail(SOTTO_EFORMAT, "%s begins with 0x%08x: IDX %s of bytes begin with 0x%08x", name,
-                    number(data), what, magic);
-    if (number(data + 4) == 0)
+                    idx_number(data), what, magic);
+    if (idx_number(data + 4) == 0)
         return fail(SOTTO_EFORMAT, "%s holds no %s", name, what);
     if (magic == IMAGES) {
-        const uint32_t height = number(data + 8), width = number(data + 12);
+        const uint32_t height = idx_number(data + 8), width = idx_number(data + 12);
         if (height < 1 || height > IMAGES_SIDE || width < 1 || width > IMAGES_SIDE)
             return fail(SOTTO_EFORMAT, "%s claims images of %u x %u: want 1 to %d", name, height,
                         width, IMAGES_SIDE);
     }
     if (idx_claims(data, size) != size)
         return fail(SOTTO_EFORMAT, "%s has %zu bytes, but its header claims %u %s, %llu bytes",
-                    name, size, number(data + 4), what, (unsigned long long)idx_claims(data, size));
+                    name, size, idx_number(data + 4), what,
+                    (unsigned long long)idx_claims(data, size));
     return SOTTO_OK;
 }
 
@@ -50,13 +51,13 @@ enum sotto_status idx_read(struct image_set *set, const uint8_t *images, size_t 
                            const char *images_name, const uint8_t *labels, size_t labels_size,
                            const char *labels_name)
 {
-    TRY(check_head(images, images_size, images_name, IMAGES));
-    TRY(check_head(labels, labels_size, labels_name, LABELS));
-    const uint32_t count = number(images + 4);
-    const int height = (int)number(images + 8), width = (int)number(images + 12);
-    if (number(labels + 4) != count)
+    TRY(check_idx_head(images, images_size, images_name, IMAGES));
+    TRY(check_idx_head(labels, labels_size, labels_name, LABELS));
+    const uint32_t count = idx_number(images + 4);
+    const int height = (int)idx_number(images + 8), width = (int)idx_number(images + 12);
+    if (idx_number(labels + 4) != count)
         return fail(SOTTO_EFORMAT, "%s has %u images, %s %u labels", images_name, count,
-                    labels_name, number(labels + 4));
+                    labels_name, idx_number(labels + 4));
     TRY(image_set_reserve(set, count, height, width, 1));
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *from = images + IMAGES_HEAD + (size_t)i * (size_t)height * (size_t)width;

@@ -25,7 +25,7 @@ const char *image_class_text(const char *name, char room[IMAGE_CLASS_ROOM])
     return room;
 }
 
-static bool knows(const struct images_setup *setup, const char *name)
+static bool knows_class(const struct images_setup *setup, const char *name)
 {
     for (int k = 0; k < setup->classes; k++)
         if (strcmp(setup->names[k], name) == 0)
@@ -34,13 +34,13 @@ static bool knows(const struct images_setup *setup, const char *name)
 }
 
 /* A few names in quotes, and the number of further names. */
-struct list {
+struct quoted_names {
     char text[256];
     size_t used;
     int n;
 };
 
-static void list_add(struct list *l, const char *name)
+static void add_quoted_name(struct quoted_names *l, const char *name)
 {
     enum { MOST = 6, LONGEST = 24 };
     if (l->n++ < MOST)
@@ -48,21 +48,21 @@ static void list_add(struct list *l, const char *name)
                                     l->used ? ", " : "", LONGEST, name);
 }
 
-static void list_end(struct list *l)
+static void end_quoted_names(struct quoted_names *l)
 {
     enum { MOST = 6 };
     if (l->n > MOST)
         snprintf(l->text + l->used, sizeof l->text - l->used, " and %d more", l->n - MOST);
 }
 
-static enum sotto_status refuse(const struct images_setup *setup, const char *path,
-                                struct list *unknown)
+static enum sotto_status refuse_unknown_classes(const struct images_setup *setup, const char *path,
+                                                struct quoted_names *unknown)
 {
-    struct list known = {0};
+    struct quoted_names known = {0};
     for (int k = 0; k < setup->classes; k++)
-        list_add(&known, setup->names[k]);
-    list_end(&known);
-    list_end(unknown);
+        add_quoted_name(&known, setup->names[k]);
+    end_quoted_names(&known);
+    end_quoted_names(unknown);
     return fail(SOTTO_EINVAL, "%s has classes that the model does not know: %s; it knows %s", path,
                 unknown->text, known.text);
 }
@@ -84,7 +84,7 @@ enum sotto_status image_names_choose(struct image_set *set, const struct image_p
     int most = 0;
     for (int i = 0; setup->naming != NAMING_OWN && i < parts->count; i++) {
         const struct image_part *part = &parts->part[i];
-        struct list unknown = {0};
+        struct quoted_names unknown = {0};
         char **names;
         int n;
         if (part->format != DATA_IMAGES)
@@ -95,12 +95,14 @@ enum sotto_status image_names_choose(struct image_set *set, const struct image_p
         for (int k = 0; k < n; k++) {
             char room[IMAGE_CLASS_ROOM];
             const char *text = image_class_text(names[k], room);
-            if (!knows(setup, text))
-                list_add(&unknown, text);
+            if (!knows_class(setup, text))
+                add_quoted_name(&unknown, text);
         }
         image_names_free(names, n);
         if (unknown.n)
-            return setup->naming == NAMING_ONLY ? refuse(setup, part->path, &unknown) : SOTTO_OK;
+            return setup->naming == NAMING_ONLY
+                       ? refuse_unknown_classes(setup, part->path, &unknown)
+                       : SOTTO_OK;
         most = n > most ? n : most;
     }
     if (most == 0 || (setup->naming == NAMING_SAME && most != setup->classes))

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum sotto_status parse(const char *key, const char *text, bool positive, float *out,
-                               int *count)
+static enum sotto_status parse_channels(const char *key, const char *text, bool positive,
+                                        float *out, int *count)
 {
     const char *at = text;
     for (*count = 0; *count < IMAGES_CHANNELS;) {
@@ -33,8 +33,8 @@ enum sotto_status norm_parse(struct image_norm *norm, const char *mean, const ch
                     *mean ? "std" : "mean");
     if (!*mean)
         return SOTTO_OK;
-    TRY(parse("mean", mean, false, norm->mean, &norm->channels));
-    TRY(parse("std", std, true, norm->std, &n));
+    TRY(parse_channels("mean", mean, false, norm->mean, &norm->channels));
+    TRY(parse_channels("std", std, true, norm->std, &n));
     for (int c = 0; c < norm->channels; c++)
         if (norm->mean[c] < 0 || norm->mean[c] > 1 || (c < n && norm->std[c] > 2))
             return fail(SOTTO_EINVAL,
@@ -54,7 +54,7 @@ void norm_print(const float *values, int channels, char out[OPTION_ROOM])
                          (double)values[c]);
 }
 
-static float rounded(double value)
+static float round_as_printed(double value)
 {
     char text[OPTION_ROOM];
     norm_print((float[]){(float)value}, 1, text);
@@ -82,8 +82,8 @@ struct image_norm norm_of(const struct image_set *set, const int64_t *begin, con
         for (int v = 0; v < 256; v++)
             squares += (double)count[c][v] * (v / 255.0 - mean) * (v / 255.0 - mean);
         const double std = n > 0 ? sqrt(squares / n) : 0;
-        norm.mean[c] = rounded(mean);
-        norm.std[c] = std > 1e-3 ? rounded(std) : 1; /* all of one value */
+        norm.mean[c] = round_as_printed(mean);
+        norm.std[c] = std > 1e-3 ? round_as_printed(std) : 1; /* all of one value */
     }
     return norm;
 }

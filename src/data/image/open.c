@@ -7,7 +7,7 @@
 #include "data/image/image_impl.h"
 
 /* Finds the images of each source that belong to the split. */
-static enum sotto_status cut(struct images *l, enum data_split split)
+static enum sotto_status cut_image_split(struct images *l, enum data_split split)
 {
     const int n = l->set.n_sources;
     l->begin = calloc((size_t)n, sizeof *l->begin);
@@ -72,7 +72,7 @@ static enum sotto_status read_idx(struct image_set *set, const char *path)
     return st;
 }
 
-static enum sotto_status read_part(struct image_set *set, const struct image_part *part)
+static enum sotto_status read_image_part(struct image_set *set, const struct image_part *part)
 {
     struct file_map map;
     if (part->format == DATA_IMAGES)
@@ -92,7 +92,7 @@ static enum sotto_status read_parts(struct image_set *set, const struct image_pa
 {
     for (int i = 0; i < parts->count; i++)
         if (parts->part[i].test == test)
-            TRY(read_part(set, &parts->part[i]));
+            TRY(read_image_part(set, &parts->part[i]));
     return SOTTO_OK;
 }
 
@@ -147,17 +147,17 @@ static enum sotto_status check_crop(const struct images *l)
 }
 
 /* The parts of the chosen words, training or test parts, and the held-out share. */
-struct choice {
+struct image_choice {
     struct image_parts parts;
     bool test;
     double held_out;
 };
 
-static enum sotto_status choose(struct choice *c, const struct data_config *config,
-                                enum data_split split)
+static enum sotto_status choose_images(struct image_choice *c, const struct data_config *config,
+                                       enum data_split split)
 {
     const bool named = split == DATA_VALID && *config->valid;
-    *c = (struct choice){0};
+    *c = (struct image_choice){0};
     if (!*(named ? config->valid : config->train))
         return fail(SOTTO_EINVAL, "no %s data is named: say --data.%s=FOLDER",
                     split == DATA_TRAIN ? "training" : "validation",
@@ -176,9 +176,9 @@ enum sotto_status images_open(struct loader **out, const struct data_config *con
                               enum data_split split, const struct images_setup *setup)
 {
     struct images *l;
-    struct choice choice;
+    struct image_choice choice;
     *out = NULL;
-    TRY(choose(&choice, config, split));
+    TRY(choose_images(&choice, config, split));
     enum sotto_status st = new_images(&l, config);
     if (st != SOTTO_OK) {
         image_parts_free(&choice.parts);
@@ -198,7 +198,7 @@ enum sotto_status images_open(struct loader **out, const struct data_config *con
     if (l->set.count == 0)
         TRY_DONE(fail(SOTTO_EFORMAT, "%s has no training images", choice.parts.part[0].path));
     TRY_DONE(check_crop(l));
-    TRY_DONE(cut(l, split));
+    TRY_DONE(cut_image_split(l, split));
     TRY_DONE(choose_norm(l, config, split, setup));
     *out = &l->base;
 done:
@@ -209,7 +209,7 @@ done:
 }
 
 static enum sotto_status read_valid(struct images *l, const struct images *train,
-                                    const struct choice *choice)
+                                    const struct image_choice *choice)
 {
     l->set = (struct image_set){.height = train->set.height,
                                 .width = train->set.width,
@@ -233,10 +233,10 @@ enum sotto_status images_open_valid(struct loader **out, const struct loader *ba
                                     const struct data_config *config)
 {
     const struct images *train = images_of(base);
-    struct choice choice;
+    struct image_choice choice;
     struct images *l;
     *out = NULL;
-    TRY(choose(&choice, config, DATA_VALID));
+    TRY(choose_images(&choice, config, DATA_VALID));
     if (!*config->valid && !choice.test && choice.held_out == 0) {
         image_parts_free(&choice.parts);
         return SOTTO_OK;
@@ -253,7 +253,7 @@ enum sotto_status images_open_valid(struct loader **out, const struct loader *ba
     } else {
         TRY_DONE(read_valid(l, train, &choice));
     }
-    TRY_DONE(cut(l, DATA_VALID));
+    TRY_DONE(cut_image_split(l, DATA_VALID));
     TRY_DONE(set_norm(l, &train->norm));
     *out = &l->base;
 done:

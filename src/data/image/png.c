@@ -40,7 +40,7 @@ static void drop_alpha(uint8_t *pixels, size_t count, size_t channels)
             pixels[i * channels + c] = pixels[i * (channels + 1) + c];
 }
 
-static enum sotto_status read_image(png_image *image, struct picture *out, const char *name)
+static enum sotto_status read_png_image(png_image *image, struct picture *out, const char *name)
 {
     const bool colour = image->format & PNG_FORMAT_FLAG_COLOR;
     const size_t count = (size_t)image->width * image->height, channels = colour ? 3 : 1;
@@ -62,7 +62,7 @@ static enum sotto_status read_image(png_image *image, struct picture *out, const
     return SOTTO_OK;
 }
 
-static bool tells_colours(const uint8_t *type)
+static bool is_colour_chunk(const uint8_t *type)
 {
     static const char types[][5] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -83,7 +83,7 @@ static size_t copy_plain(uint8_t *to, const uint8_t *data, size_t size)
                                 (uint32_t)data[at + 2] << 8 | data[at + 3];
         if (length > size - at - AROUND)
             break;
-        if (!tells_colours(data + at + 4)) {
+        if (!is_colour_chunk(data + at + 4)) {
             memcpy(to + used, data + at, AROUND + (size_t)length);
             used += AROUND + (size_t)length;
         }
@@ -99,7 +99,7 @@ static enum sotto_status read_plain(struct picture *out, const uint8_t *data, si
     png_image image = {.version = PNG_IMAGE_VERSION};
     if (!png_image_begin_read_from_memory(&image, data, size))
         return fail(SOTTO_EFORMAT, "%s: %s", name, image.message);
-    enum sotto_status st = read_image(&image, out, name);
+    enum sotto_status st = read_png_image(&image, out, name);
     png_image_free(&image);
     return st;
 }

@@ -10,17 +10,17 @@ bool ppm_recognise(const uint8_t *data, size_t size)
     return size >= 2 && data[0] == 'P' && (data[1] == '5' || data[1] == '6');
 }
 
-static bool is_space(uint8_t c)
+static bool is_ppm_space(uint8_t c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 /* Returns the next number of the header, 0 if there is none or the number is too large. */
-static int next_number(const uint8_t *data, size_t size, size_t *at)
+static int next_header_number(const uint8_t *data, size_t size, size_t *at)
 {
     int value = 0;
     size_t i = *at;
-    while (i < size && (is_space(data[i]) || data[i] == '#'))
+    while (i < size && (is_ppm_space(data[i]) || data[i] == '#'))
         if (data[i++] == '#')
             while (i < size && data[i] != '\n' && data[i] != '\r')
                 i++;
@@ -39,15 +39,16 @@ enum sotto_status ppm_read(struct picture *out, const uint8_t *data, size_t size
     *out = (struct picture){0};
     if (!ppm_recognise(data, size))
         return fail(SOTTO_EFORMAT, "%s is no binary PPM or PGM: these begin with P6 or P5", name);
-    const int width = next_number(data, size, &at), height = next_number(data, size, &at);
-    const int most = next_number(data, size, &at), channels = data[1] == '6' ? 3 : 1;
+    const int width = next_header_number(data, size, &at),
+              height = next_header_number(data, size, &at);
+    const int most = next_header_number(data, size, &at), channels = data[1] == '6' ? 3 : 1;
     if (width < 1 || height < 1 || width > IMAGES_SIDE || height > IMAGES_SIDE)
         return fail(SOTTO_EFORMAT, "%s: want a width and a height of 1 to %d in its header", name,
                     IMAGES_SIDE);
     if (most < 1 || most > 255)
         return fail(SOTTO_EFORMAT, "%s: want values of one byte, at most 1 to 255", name);
     const size_t bytes = (size_t)width * (size_t)height * (size_t)channels;
-    if (at >= size || !is_space(data[at]) || size - at - 1 < bytes)
+    if (at >= size || !is_ppm_space(data[at]) || size - at - 1 < bytes)
         return fail(SOTTO_EFORMAT,
                     "%s ends too soon: %d x %d x %d values want %zu bytes behind "
                     "the header, there are %zu",

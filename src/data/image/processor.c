@@ -38,7 +38,7 @@ static const char *processor_type(const json_t *json)
 }
 
 /* Chooses the class as transformers does; NULL: a class without support here. */
-static const struct processor_kind *find_kind(const json_t *json, const char *model_type)
+static const struct processor_kind *find_processor_kind(const json_t *json, const char *model_type)
 {
     const char *type = processor_type(json);
     for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
@@ -51,7 +51,7 @@ static const struct processor_kind *find_kind(const json_t *json, const char *mo
     return convnext ? &kind_convnext : &kind_vit;
 }
 
-static bool is_on(const json_t *json, const char *key, bool otherwise)
+static bool is_member_on(const json_t *json, const char *key, bool otherwise)
 {
     const json_t *value = json_object_get(json, key);
     return value && !json_is_null(value) ? json_is_true(value) : otherwise;
@@ -124,9 +124,9 @@ static enum sotto_status get_norm(const json_t *json, const struct processor_kin
 {
     int n;
     const double factor = json_number_value(json_object_get(json, "rescale_factor"));
-    if (!is_on(json, "do_rescale", true) || (factor != 0 && fabs(factor * 255 - 1) > 1e-3))
+    if (!is_member_on(json, "do_rescale", true) || (factor != 0 && fabs(factor * 255 - 1) > 1e-3))
         return fail(SOTTO_EFORMAT, "\"rescale_factor\" other than 1/255 is not supported");
-    if (!is_on(json, "do_normalize", true)) {
+    if (!is_member_on(json, "do_normalize", true)) {
         *norm = (struct image_norm){1, {0}, {1}};
         return SOTTO_OK;
     }
@@ -167,7 +167,7 @@ static enum sotto_status get_filter(const json_t *json, enum picture_filter *fil
     return SOTTO_OK;
 }
 
-static int number_of(enum picture_filter filter)
+static int filter_number(enum picture_filter filter)
 {
     int i = 0;
     while (filters[i] != filter)
@@ -199,7 +199,7 @@ static enum sotto_status get_sides(const json_t *json, const struct processor_ki
     }
     if (!crop_height && kind)
         crop_height = crop_width = kind->crop;
-    *crops = is_on(json, "do_center_crop", kind && kind->crop) && crop_height > 0;
+    *crops = is_member_on(json, "do_center_crop", kind && kind->crop) && crop_height > 0;
     p->resize = shorter || *crops ? DATA_CROP : DATA_STRETCH;
     p->height = *crops ? crop_height : height;
     p->width = *crops ? crop_width : width;
@@ -219,7 +219,7 @@ enum sotto_status processor_from_json(struct image_processor *p, const json_t *j
     *p = (struct image_processor){.keep = 1};
     if (!json_is_object(json))
         return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(json));
-    const struct processor_kind *kind = find_kind(json, model_type);
+    const struct processor_kind *kind = find_processor_kind(json, model_type);
     TRY(get_sides(json, kind, p, &crops));
     p->filter = kind ? kind->filter : crops ? FILTER_BICUBIC : FILTER_BILINEAR;
     TRY(get_filter(json, &p->filter));
@@ -257,7 +257,7 @@ enum sotto_status processor_read(struct image_processor *p, const char *folder)
     return fail_in(st, "%s: ", path);
 }
 
-static json_t *list_of(const float *values, int n)
+static json_t *json_numbers(const float *values, int n)
 {
     json_t *list = json_array();
     for (int c = 0; c < n; c++)
@@ -288,9 +288,9 @@ json_t *processor_to_json(const struct image_processor *p)
                         "height", p->height, "width", p->width);
     json_t *rest =
         json_pack("{s:b, s:i, s:b, s:f, s:b, s:o, s:o}", "do_resize", 1, "resample",
-                  number_of(p->filter), "do_rescale", 1, "rescale_factor", 1.0 / 255,
-                  "do_normalize", 1, "image_mean", list_of(p->norm.mean, p->norm.channels),
-                  "image_std", list_of(p->norm.std, p->norm.channels));
+                  filter_number(p->filter), "do_rescale", 1, "rescale_factor", 1.0 / 255,
+                  "do_normalize", 1, "image_mean", json_numbers(p->norm.mean, p->norm.channels),
+                  "image_std", json_numbers(p->norm.std, p->norm.channels));
     if (json && rest && json_object_update(json, rest) == 0) {
         json_decref(rest);
         return json;

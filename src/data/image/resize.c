@@ -6,12 +6,12 @@
 #include "data/image/set.h"
 
 /* The inputs of one element of the result: `count` elements from `first` on, with weights. */
-struct window {
+struct resize_window {
     int first, count;
     float *weight;
 };
 
-static double lobe(double x, double width) /* sin(pi x / width), as sinc */
+static double sinc_lobe(double x, double width) /* sin(pi x / width), as sinc */
 {
     const double at = acos(-1) * x / width;
     return at == 0 ? 1 : sin(at) / at;
@@ -19,16 +19,16 @@ static double lobe(double x, double width) /* sin(pi x / width), as sinc */
 
 /* Returns the weight of an input at distance `far` (>= 0) from the middle, in pixels of the larger
  * side. */
-static double weigh(enum picture_filter filter, double far)
+static double filter_weight(enum picture_filter filter, double far)
 {
     switch (filter) {
     case FILTER_BICUBIC:
         return far < 1 ? (1.5 * far - 2.5) * far * far + 1
                        : ((-0.5 * far + 2.5) * far - 4) * far + 2;
     case FILTER_LANCZOS:
-        return lobe(far, 1) * lobe(far, 3);
+        return sinc_lobe(far, 1) * sinc_lobe(far, 3);
     case FILTER_HAMMING:
-        return lobe(far, 1) * (0.54 + 0.46 * cos(acos(-1) * far));
+        return sinc_lobe(far, 1) * (0.54 + 0.46 * cos(acos(-1) * far));
     case FILTER_BOX:
         return 1;
     default:
@@ -36,7 +36,7 @@ static double weigh(enum picture_filter filter, double far)
     }
 }
 
-static double reach(enum picture_filter filter)
+static double filter_radius(enum picture_filter filter)
 {
     static const double reaches[] = {
         [FILTER_BILINEAR] = 1, [FILTER_BICUBIC] = 2, [FILTER_LANCZOS] = 3,
@@ -46,12 +46,13 @@ static double reach(enum picture_filter filter)
 
 /* Makes the windows for `to` elements of the stretch [begin, begin + length) of `from`. Returns
  * NULL without memory; the caller frees the one block. */
-static struct window *make_windows(int from, double begin, double length, int to,
-                                   enum picture_filter filter)
+static struct resize_window *make_windows(int from, double begin, double length, int to,
+                                          enum picture_filter filter)
 {
-    const double step = length / to, scale = step > 1 ? step : 1, radius = reach(filter) * scale;
+    const double step = length / to, scale = step > 1 ? step : 1,
+                 radius = filter_radius(filter) * scale;
     const int most = 2 * (int)ceil(radius) + 2;
-    struct window *w = malloc((size_t)to * (sizeof *w + (size_t)most * sizeof(float)));
+    struct resize_window *w = malloc((size_t)to * (sizeof *w + (size_t)most * sizeof(float)));
     float *room = w ? (float *)(void *)(w + to) : NULL;
     for (int i = 0; w && i < to; i++, room += most) {
         const double centre = begin + (i + 0.5) * step;
@@ -59,12 +60,12 @@ static struct window *make_windows(int from, double begin, double length, int to
         double sum = 0;
         first = first > 0 ? first : 0;
         last = last < from ? last : from;
-        w[i] = (struct window){first, last - first, room};
+        w[i] = (struct resize_window){first, last - first, room};
         for (int k = first; k < last; k++) {
             const double off = k + 0.5 - centre;
             const bool counts =
                 filter == FILTER_NEAREST ? k == (int)centre : off > -radius && off <= radius;
-            room[k - first] = counts ? (float)weigh(filter, fabs(off) / scale) : 0;
+            room[k - first] = counts ? (float)filter_weight(filter, fabs(off) / scale) : 0;
             sum += room[k - first];
         }
         for (int k = 0; k < last - first; k++)
@@ -74,7 +75,7 @@ static struct window *make_windows(int from, double begin, double length, int to
 }
 
 /* Makes one line of `to` elements, `channels` values each, from a line of u8 values. */
-static void resize_row(const uint8_t *from, int channels, const struct window *w, int to,
+static void resize_row(const uint8_t *from, int channels, const struct resize_window *w, int to,
                        float *out)
 {
     for (int i = 0; i < to; i++)
@@ -86,7 +87,7 @@ static void resize_row(const uint8_t *from, int channels, const struct window *w
         }
 }
 
-static void resize_columns(const float *rows, size_t line, const struct window *w, int to,
+static void resize_columns(const float *rows, size_t line, const struct resize_window *w, int to,
                            uint8_t *out)
 {
     for (int i = 0; i < to; i++)
@@ -121,7 +122,8 @@ static void whole_size(const struct picture *p, const struct picture *out, doubl
 }
 
 /* Makes the windows for the middle `to` elements of `from` elements brought to `whole`. */
-static struct window *middle(int from, double whole, int to, enum picture_filter filter)
+static struct resize_window *middle_windows(int from, double whole, int to,
+                                            enum picture_filter filter)
 {
     const double step = from / whole;
     return make_windows(from, floor((whole - to) / 2) * step, to * step, to, filter);
@@ -134,8 +136,8 @@ enum sotto_status picture_resize(const struct picture *p, int resize, double kee
     if (resize == DATA_CROP)
         whole_size(p, out, keep > 0 ? keep : 1, &height, &width);
     const size_t line = (size_t)out->width * (size_t)out->channels;
-    struct window *across = middle(p->width, width, out->width, filter);
-    struct window *down = middle(p->height, height, out->height, filter);
+    struct resize_window *across = middle_windows(p->width, width, out->width, filter);
+    struct resize_window *down = middle_windows(p->height, height, out->height, filter);
     float *rows = malloc((size_t)p->height * line * sizeof *rows);
     out->pixels = malloc((size_t)out->height * line);
     const bool made = across && down && rows && out->pixels;

@@ -6,7 +6,7 @@
 #include "base/machine/available.h"
 
 /* Refuses more images than an array can have, or than the memory can hold. */
-static enum sotto_status check_room(const struct image_set *set, int64_t count)
+static enum sotto_status check_memory_room(const struct image_set *set, int64_t count)
 {
     const double bytes = (double)count * (double)image_set_bytes(set);
     const struct available a = available_memory("");
@@ -27,7 +27,7 @@ enum sotto_status image_set_reserve(struct image_set *set, int64_t count, int he
     if (count <= set->room - set->count)
         return SOTTO_OK;
     const int64_t room = set->count + count;
-    TRY(check_room(set, room));
+    TRY(check_memory_room(set, room));
     uint8_t *pixels = realloc(set->pixels, (size_t)room * image_set_bytes(set));
     set->pixels = pixels ? pixels : set->pixels;
     int32_t *labels = realloc(set->labels, (size_t)room * sizeof *labels);
@@ -40,8 +40,8 @@ enum sotto_status image_set_reserve(struct image_set *set, int64_t count, int he
 }
 
 /* Grey becomes three equal colours; colours become luma. */
-static void convert(uint8_t *to, int to_channels, const uint8_t *from, int from_channels,
-                    size_t count)
+static void convert_channels(uint8_t *to, int to_channels, const uint8_t *from, int from_channels,
+                             size_t count)
 {
     for (size_t i = 0; i < count; i++, to += to_channels, from += from_channels) {
         if (to_channels == 1)
@@ -70,8 +70,8 @@ enum sotto_status image_set_put(struct image_set *set, const struct picture *p, 
     if (sized.channels == set->channels)
         memcpy(to, sized.pixels, bytes);
     else
-        convert(to, set->channels, sized.pixels, sized.channels,
-                (size_t)set->height * (size_t)set->width);
+        convert_channels(to, set->channels, sized.pixels, sized.channels,
+                         (size_t)set->height * (size_t)set->width);
     if (sized.pixels != p->pixels)
         free(sized.pixels);
     set->labels[set->count++] = label;
