@@ -1,4 +1,4 @@
-/* The parts that all subcommands share: finding one, --help, options, messages. */
+/* The machinery of all subcommands: finding one, --help, options, messages. */
 #include "cli/command.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void to_stderr(enum log_level level, const char *line, void *arg)
     fprintf(stderr, "%s%s\n", prefix[level], line);
 }
 
-/* A failure before the run is this worker's alone to know. */
+/* Reports a failure before the run: only this worker knows of it. */
 static enum sotto_status end_workers(enum sotto_status st)
 {
     struct status_note note;
@@ -53,8 +53,8 @@ enum sotto_status command_overlay(struct command_line *line)
                               &line->n_words, &line->left);
 }
 
-/* Options override the file, whichever comes first: they tell which word it is, and are read once
- * more over it. */
+/* Reads file and options. Options override the file wherever the file's name is, so they are read
+ * twice: for the name of the file, and over the file. */
 static enum sotto_status read_command_line(struct command_line *line)
 {
     const struct command *c = line->command;
@@ -62,7 +62,7 @@ static enum sotto_status read_command_line(struct command_line *line)
     for (int i = line->n_words - 1; i >= 0 && c->reads_config; i--) {
         if (c->beneath && file_is_directory(line->words[i]))
             line->folder = line->words[i];
-        else if (line->words[i] != line->folder) /* on rank 0 alone it need be there */
+        else if (line->words[i] != line->folder) /* needs to exist on rank 0 only */
             line->file = line->words[i];
     }
     if (line->file) {
@@ -74,10 +74,10 @@ static enum sotto_status read_command_line(struct command_line *line)
     if (!line->left)
         return SOTTO_OK;
     return option_parse(line->sections, line->n_sections, line->argc, line->argv, line->words,
-                        &line->n_words); /* says whose keys they are */
+                        &line->n_words); /* reports the owners of the keys */
 }
 
-/* Words up to a "--", behind which all are names. */
+/* Returns the number of words before "--"; all words after it are names. */
 static int before_names(int argc, const char *const *argv)
 {
     int n = 0;
@@ -86,7 +86,7 @@ static int before_names(int argc, const char *const *argv)
     return n;
 }
 
-/* "--help", "--help TOPIC" or "--help=TOPIC", wherever it stands. */
+/* True for "--help", "--help TOPIC" or "--help=TOPIC" anywhere among the options. */
 static bool asks_for_help(int argc, const char *const *argv, const char **topic)
 {
     argc = before_names(argc, argv);
@@ -101,8 +101,8 @@ static bool asks_for_help(int argc, const char *const *argv, const char **topic)
     return false;
 }
 
-/* "--resume=RUN" is "--resume RUN", and what comes there is a folder. `out` has room for twice as
- * many words. */
+/* Finds the folder in "--resume=RUN" or "--resume RUN", and writes the second form to `out`, which
+ * has room for twice the words. */
 static enum sotto_status take_folder(struct command_line *line, const char **out)
 {
     const char *flag = line->command->folder_flag;
@@ -191,8 +191,8 @@ static enum sotto_status unknown_command(const struct command *const *all, const
     return fail(SOTTO_EINVAL, "unknown command '%s': `sotto help` lists them", name);
 }
 
-/* Whether rank 0 does this for everybody. Only under mpirun: srun also starts tasks that have
- * nothing to do with each other. */
+/* True if rank 0 runs this command for all ranks. Only under mpirun: srun also starts tasks that
+ * are independent of each other. */
 static bool left_to_first(const struct command *const *all, int argc, const char *const *argv)
 {
     const char *launcher = mpi_launcher(), *topic;

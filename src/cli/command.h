@@ -1,4 +1,4 @@
-/* Subcommands: one file each, one table of them. */
+/* Subcommands: one file each, in one table. */
 #ifndef SOTTO_CLI_COMMAND_H
 #define SOTTO_CLI_COMMAND_H
 
@@ -6,25 +6,25 @@
 
 #include "base/option/option.h"
 
-/* What a command was called with. */
+/* The words of a command line. */
 struct command_line {
     const struct command *command;
     void *config;
     struct option_section *sections;
     int n_sections;
     int argc;
-    const char *const *argv; /* behind the command's name                     */
-    const char **words;      /* (argc) those that are no options              */
+    const char *const *argv; /* after the command's name */
+    const char **words;      /* (argc) words that are no options */
     int n_words;
-    const char *file;   /* the word that is a configuration file; NULL: none  */
-    bool left;          /* keys that depend on a choice that is not made yet */
-    const char *folder; /* the word that is a folder, where `beneath` takes it */
+    const char *file;   /* the configuration file among the words; NULL: none */
+    bool left;          /* keys remain that depend on a choice not made yet */
+    const char *folder; /* the folder among the words, for `beneath` */
 };
 
 struct command {
     const char *name, *summary;
-    const char *usage;   /* behind "sotto NAME "        */
-    const char *example; /* one or more whole commands  */
+    const char *usage;   /* after "sotto NAME " */
+    const char *example; /* one or more whole commands */
     /* (optional) Fills in the option sections for parsing and help; `config` has room for
      * CLI_CONFIG_ROOM bytes. Default: none. */
     int (*sections)(void *config, struct option_section *out);
@@ -32,23 +32,23 @@ struct command {
     /* (optional) Called in place of `run`, with all commands, which end with NULL. */
     enum sotto_status (*describe)(const struct command *const *all, void *config,
                                   const char *const *words, int n_words);
-    /* (optional) Told what the program was started as, and with what behind the command's name, for
-     * the commands that are printed; the texts stay. */
+    /* (optional) Receives the name of the started program and the words after the command's name,
+     * for printed commands; the texts stay valid. */
     void (*started_as)(void *config, const char *program, int argc, const char *const *argv);
-    bool trains;       /* under mpirun its processes are workers of one run */
-    bool reads_config; /* its first word is a configuration file that options override */
-    /* (optional) Reads that file into `config`; default: option_load. */
+    bool trains;       /* under mpirun the processes are workers of one run */
+    bool reads_config; /* the first word is a configuration file, which options override */
+    /* (optional) Reads the file into `config`; default: option_load. */
     enum sotto_status (*load)(void *config, const char *path);
-    const char *folder_flag; /* (optional) "--resume": behind it, or as its value, comes a folder */
-    /* (optional) Called once file and options are read: it may put another configuration beneath
-     * them, and read them over it with command_overlay. */
+    const char *folder_flag; /* (optional) "--resume": an option with a folder as value */
+    /* (optional) Called after file and options are read: may replace `config` by another
+     * configuration and read file and options over it with command_overlay. */
     enum sotto_status (*beneath)(void *config, struct command_line *line);
 };
 
-/* sotto_command as a program: argv[0] is what that was started as. */
+/* sotto_command as a program: argv[0] is the name of the started program. */
 enum sotto_status command_main(int argc, const char *const *argv);
 
-/* Reads the file and the options of the command line over what its configuration holds. */
+/* Reads the file and the options of the command line over the present configuration. */
 enum sotto_status command_overlay(struct command_line *line);
 
 enum { CLI_SECTIONS = 48 };
@@ -57,14 +57,15 @@ enum { CLI_SECTIONS = 48 };
 extern const struct command command_train, command_eval, command_sample, command_tokenize,
     command_info, command_compare, command_man, command_completion;
 
-/* Runs the command of the table `all` (which ends with NULL) that argv[0] names; `program`: the
- * name that the user started, for commands that are printed. */
+/* Runs the command that argv[0] names, of the table `all`, which ends with NULL. `program`: the
+ * started name, for printed commands. */
 enum sotto_status command_run(const struct command *const *all, const char *program, int argc,
                               const char *const *argv);
 
 int command_sections(const struct command *c, void *config, struct option_section *out);
 
-/* --help; topic NULL: in short, "all": everything, or the name of a section or of an option. */
+/* Prints --help; topic NULL: in short, "all": everything, or the name of a section or of an option.
+ */
 enum sotto_status help_print(const struct command *c, const struct option_section *sections, int n,
                              const char *topic);
 

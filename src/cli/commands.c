@@ -1,4 +1,4 @@
-/* The table of subcommands, and the two ways in: as a program, and from a program that embeds
+/* The table of subcommands, with an entry for the program and an entry for programs that embed
  * sotto. */
 #include "cli/command.h"
 

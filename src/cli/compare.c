@@ -71,18 +71,19 @@ static void fresh_line(void *arg)
     p->pending = false;
 }
 
-/* Rewrites the line of a round on a terminal; elsewhere prints one now and then. */
+/* Rewrites the line of a round on a terminal; elsewhere prints some of the rounds. */
 static void tell_round_of(void *arg, const struct compare_at *at, const struct run_step *s)
 {
     struct progress *p = &((struct watched *)arg)->progress;
     char before[128] = "";
-    if (!p->terminal) /* which shows the line that began the run */
+    if (!p->terminal) /* a terminal shows the line of the run's beginning */
         snprintf(before, sizeof before, "[%d/%d] %s: ", at->at, at->wanted, at->label);
     if (p->terminal || at->line)
         progress_step(p, s, before, at->left);
 }
 
-/* The same command: what is done is not done again, unless it was asked to. */
+/* Prints the command that continues the comparison: the same, without --again, which would repeat
+ * finished runs. */
 static void print_way_on(void *arg, const struct comm *world)
 {
     const struct compare_command *c = ((struct watched *)arg)->command;

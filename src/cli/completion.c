@@ -1,5 +1,5 @@
-/* sotto completion: what bash needs to complete commands, options and their values, from the same
- * tables as --help. */
+/* sotto completion: commands, options and values for bash's completion, from the same tables as
+ * --help. */
 #include "cli/command.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "strategy/config.h"
 #include "strategy/method.h"
 
-/* Where `key` without its section means this option: the first that has it, and no other. */
+/* True if exactly one section has `key`, so that the key needs no section. */
 static bool stands_alone(const struct option_section *sections, int n, const char *key)
 {
     int found = 0;
@@ -18,7 +18,7 @@ static bool stands_alone(const struct option_section *sections, int n, const cha
     return found == 1;
 }
 
-/* The ways to write an option, each with `end` behind it. */
+/* Prints the ways to write an option, each followed by `end`. */
 static void put_flags(const struct option_section *sections, int n, int s, const char *key,
                       const char *between, const char *end)
 {

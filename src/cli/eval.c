@@ -23,7 +23,8 @@ struct eval_config {
     int64_t batches;
 };
 
-/* The data section is the training's own, so a run's held-out part can be named the same way. */
+/* Options of sotto eval. The data section is the training's own, so a run's held-out part has the
+ * same names. */
 struct eval_options {
     struct eval_config eval;
     struct data_config data;
@@ -120,7 +121,7 @@ static enum sotto_status write_logits(struct loaded_model *l, const struct loade
     return st;
 }
 
-/* Short evaluations say nothing on the way. */
+/* Progress of an evaluation; a short evaluation prints none. */
 struct eval_progress {
     struct progress base;
     double begin, told;
@@ -160,7 +161,8 @@ static enum sotto_status measure(struct loaded_model *l, struct loader *loader,
     return st == SOTTO_OK ? evaluation_check(out) : st;
 }
 
-/* What was asked for, as the model was trained, or less where the data are one short text. */
+/* Chooses the length: the user's, else the length of training, or less if the data are one short
+ * text. */
 static enum sotto_status choose_length(const struct loaded_model *l, const struct loader *loader,
                                        const char *model, int asked, int *t)
 {
@@ -179,7 +181,7 @@ static enum sotto_status on_data(struct loaded_model *l, const struct eval_optio
     const struct eval_config *c = &o->eval;
     int t = 0;
     struct loader *loader;
-    /* What training with these options would hold out; without a holdout, all of the data. */
+    /* the part that training with these options would hold out; without a holdout, all data */
     const bool held_out = *o->data.valid || o->data.holdout > 0;
     TRY(loader_open(&loader, &o->data, held_out ? DATA_VALID : DATA_TRAIN, l->tokenizer));
     enum sotto_status st = SOTTO_OK;
@@ -224,7 +226,7 @@ static int classes_of(const struct loaded_model *l)
     return model_config_image(&config)->classes;
 }
 
-/* Classes by number, where the model has no names for them. */
+/* Checks the number of classes; without names in the model, classes go by number. */
 static enum sotto_status check_classes(const struct image_set *set, int classes)
 {
     if (set->classes > classes)

@@ -1,4 +1,4 @@
-/* What --help prints: a command in short, one section, one option, or everything. */
+/* The output of --help: a command in short, one section, one option, or everything. */
 #include "cli/command.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "nn/arch/arch.h"
 #include "strategy/method.h"
 
-/* A paragraph a method. */
+/* Prints a paragraph for each method. */
 static void print_methods(const char *command)
 {
     const struct method *m;
@@ -35,7 +35,7 @@ static bool has_methods(const struct option_section *sections, int n)
     return false;
 }
 
-/* A method that has no options. */
+/* Prints a method without options; returns false if `topic` is none. */
 static bool print_plain_method(const struct option_section *sections, int n, const char *topic)
 {
     const struct method *m;
@@ -55,7 +55,7 @@ static void print_archs(void)
         option_wrap(archs[i]->about, printf("  %-10s ", archs[i]->name), 13, stdout);
 }
 
-/* Of an architecture with options of its own. */
+/* True for the section of an architecture with options of its own. */
 static bool is_arch(const struct option_section *section)
 {
     for (int i = ARCH_UNSET + 1; i < ARCH_COUNT; i++)
@@ -64,7 +64,7 @@ static bool is_arch(const struct option_section *section)
     return false;
 }
 
-/* Options without a section in full, of the others a line a section. */
+/* Prints options without a section in full, and a line for every section. */
 static void print_short(const struct command *c, const struct option_section *sections, int n)
 {
     const struct option_section *first = NULL;
@@ -104,7 +104,7 @@ static bool print_section(const struct option_section *sections, int n, const ch
     return false;
 }
 
-/* "lr" and "optim.lr" alike; a key may be in several sections. */
+/* Prints a key, "lr" or "optim.lr"; several sections may have the key. */
 static bool print_key(const struct option_section *sections, int n, const char *topic)
 {
     bool found = false;
@@ -123,7 +123,8 @@ static bool print_key(const struct option_section *sections, int n, const char *
     return found;
 }
 
-/* Two methods with a name of their own, as "local-sgd" is ddp x local: the methods' options. */
+/* Prints a pair of methods with a name of its own, as "local-sgd" is ddp x local, and both methods'
+ * options. */
 static bool print_preset(const struct option_section *sections, int n, const char *topic)
 {
     const struct method_preset *p;

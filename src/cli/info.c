@@ -64,7 +64,7 @@ static const char *const of_images[] = {"image_size", "channels", "classes", NUL
 static const char *const of_models[] = {"batch",  "seq",       "vocab",       "channels", "classes",
                                         "stages", "recompute", "activations", NULL};
 
-/* Keys that are set and have no meaning here. */
+/* Refuses keys that the user set without an effect here. */
 static enum sotto_status refuse(const struct info_config *c, const char *const *keys,
                                 const char *why)
 {
@@ -75,7 +75,7 @@ static enum sotto_status refuse(const struct info_config *c, const char *const *
     return SOTTO_OK;
 }
 
-/* What the data would say of it. */
+/* Sets open sizes as data would set them. */
 static enum sotto_status complete(struct model_config *m, const struct info_config *c)
 {
     const struct image_sizes *open = model_config_image(m);
@@ -90,7 +90,7 @@ static enum sotto_status complete(struct model_config *m, const struct info_conf
                                                      open->classes ? open->classes : c->classes});
 }
 
-/* Sizes of [model], which only language models have. */
+/* Prints the sizes of [model], which language models have. */
 static void print_sizes(const struct model_config *m)
 {
     if (model_config_kind(m)->sequences)
@@ -160,7 +160,7 @@ static void describe(const char *name, const struct model *model, struct model_c
                m->positions, m->tied == TIED_YES ? "tied" : "separate");
 }
 
-/* How many images each class has, for sets of few. */
+/* Prints the images of each class, for sets with few classes. */
 static void print_classes(const struct image_set *set)
 {
     enum { FEW = 100 };
@@ -205,7 +205,7 @@ static enum sotto_status print_images(const char *path, const struct info_config
     return st;
 }
 
-/* What each stage has to do; they are cut so that the heaviest is as light as can be. */
+/* Prints the work of each stage; the cut makes the heaviest stage as light as possible. */
 static void print_stages(const struct model *model, const struct info_config *c)
 {
     const int t = c->seq ? c->seq : model->config.positions;
@@ -250,7 +250,7 @@ static enum sotto_status print_model(const char *name, const struct info_config 
     return st;
 }
 
-/* The file that the shell would start for `name`. */
+/* Finds the file that the shell would start for `name`. */
 static bool find_program(const char *name, char path[FILE_PATH_ROOM])
 {
     const char *folders = getenv("PATH");
@@ -264,7 +264,7 @@ static bool find_program(const char *name, char path[FILE_PATH_ROOM])
     return false;
 }
 
-/* What the command can work with, beside itself. */
+/* Prints the other programs that the command can work with. */
 static void print_programs(void)
 {
     char text[FILE_PATH_ROOM];
@@ -281,7 +281,7 @@ static void print_programs(void)
         printf("gnuplot: not installed; `sotto compare` draws no figures\n");
 }
 
-/* A folder with a model is one, whatever else is in it. */
+/* True if `name` holds images; a folder with a model is never taken for images. */
 static bool is_images(const char *name)
 {
     char path[FILE_PATH_ROOM];

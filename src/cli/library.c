@@ -1,5 +1,5 @@
-/* What the shared library takes from the layers: a reference to each public function, since the
- * layers are static libraries and a linker keeps only what is asked for. */
+/* The public functions of the shared library: a reference to each, since the layers are static
+ * libraries, of which a linker keeps only referenced functions. */
 #include <sotto/sotto.h>
 
 extern const void *const sotto_public_[];

@@ -13,9 +13,10 @@
 #include "cli/command.h"
 #include "cli/stop.h"
 
-/* OpenMP's runtime has bound this thread to the first of its places before main (OMP_PROC_BIND,
- * OMP_PLACES, GOMP_CPU_AFFINITY), and all that it starts, which would be every worker on one core.
- * Back to the cores of all places; train.pin binds workers. */
+/* Moves the process from the first OpenMP place back to the cores of all places. Before main,
+ * OpenMP's runtime has bound this thread to the first place (OMP_PROC_BIND, OMP_PLACES,
+ * GOMP_CPU_AFFINITY), and with it all later threads, so that every worker would share one core;
+ * train.pin binds workers. */
 static bool unbind(void)
 {
     static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
@@ -45,15 +46,15 @@ static bool unbind(void)
     return CPU_COUNT(&all) > 0 && sched_setaffinity(0, sizeof all, &all) == 0;
 }
 
-/* OpenMP's threads spin for milliseconds between two pieces of work, and on a machine that others
- * use too they spin while the thread they wait for has no core: measured beside one busy process on
- * two cores, twenty times slower. */
+/* Shortens the spinning of OpenMP's threads between two pieces of work. On a machine with other
+ * load, threads spin while the thread that they wait for has no core: twenty times slower with one
+ * busy process on two cores. */
 static bool spin_less(void)
 {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME"))
         return false;
     setenv("GOMP_SPINCOUNT", "300", 1); /* gcc's runtime */
-    setenv("KMP_BLOCKTIME", "0", 1);    /* clang's       */
+    setenv("KMP_BLOCKTIME", "0", 1);    /* clang's */
     return true;
 }
 
@@ -62,10 +63,11 @@ static void start_again(char **argv)
 {
     const bool unbound = unbind(), quieter = spin_less();
     if (unbound || quieter)
-        execv("/proc/self/exe", argv); /* where that fails, go on as we are */
+        execv("/proc/self/exe", argv); /* on failure continue as started */
 }
 
-/* The second start is of a file named "exe", and so would the process and its threads be in ps. */
+/* Names the process as its program: after the second start, ps would show "exe" for the process and
+ * its threads. */
 static void name_process(const char *program)
 {
     const char *slash = strrchr(program, '/');
@@ -84,7 +86,7 @@ int main(int argc, char **argv)
     }
     if (st == SOTTO_OK)
         return 0;
-    if (*sotto_error()) /* empty: said already */
+    if (*sotto_error()) /* empty: printed before */
         fprintf(stderr, "sotto: %s\n", sotto_error());
     return st == SOTTO_ESTOPPED ? stop_code() : 1;
 }

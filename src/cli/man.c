@@ -1,10 +1,10 @@
-/* sotto man: the manual page, in the macros that man(1) reads, from the same tables as --help. */
+/* sotto man: the manual page, in the macros of man(1), from the same tables as --help. */
 #include "cli/command.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Text in which no character is a command to the formatter. */
+/* Prints text with all characters escaped that are commands to the formatter. */
 static void put(const char *text)
 {
     const char *const begin = text;
@@ -53,7 +53,7 @@ static void put_option(const struct option_section *section, const struct option
     printf(")\n");
 }
 
-/* Sections that a command shares with one before it are told once, there. */
+/* Returns the first command with this section, whose options are printed there once. */
 static const struct command *told_by(const struct command *const *all, const struct command *c,
                                      const struct option *table)
 {

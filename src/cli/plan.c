@@ -44,7 +44,7 @@ static void print_text(const struct run *run)
                t->batch, t->seq, run->config.strategy.accumulate);
 }
 
-/* Threads that take turns. */
+/* Prints the number of threads if threads share cores. */
 static void print_crowd(const struct cluster *c)
 {
     int cores;
@@ -87,12 +87,12 @@ static void print_header(const struct run *run)
     fflush(stdout);
 }
 
-/* The value of a key, as it would be typed. */
+/* Returns the value of a key as a user would type it. */
 static const char *value_of(const struct run_config *config, const char *section, const char *key,
                             char room[OPTION_ROOM])
 {
     struct option_section all[RUN_SECTIONS];
-    run_sections((struct run_config *)config, all); /* they are only read */
+    run_sections((struct run_config *)config, all); /* read only */
     for (int s = 0; s < RUN_SECTIONS; s++)
         for (int i = 0; i < all[s].count; i++)
             if (strcmp(all[s].name, section) == 0 && strcmp(all[s].table[i].key, key) == 0)
@@ -118,7 +118,7 @@ static void print_method(const struct run *run)
     printf(", weight decay %g\n", c->optim.weight_decay);
 }
 
-/* The options of the methods that are chosen, as they hold. */
+/* Prints the options of the chosen methods, with their final values. */
 static void print_options(const struct run *run)
 {
     struct option_section all[STRATEGY_SECTIONS];
@@ -135,7 +135,8 @@ static void print_options(const struct run *run)
     }
 }
 
-/* What a round brings depends on timing for methods that compute during communication. */
+/* Prints the length of the run. The samples of a round depend on timing for methods that compute
+ * during communication. */
 static int64_t print_length(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
@@ -166,7 +167,7 @@ void plan_begin(const struct run *run)
     print_length(run);
 }
 
-/* Whole, or on average. */
+/* Prints bytes, with decimals if the number is a mean. */
 static void print_bytes(const char *before, double bytes, const char *behind)
 {
     printf("%s%.*f%s", before, bytes == floor(bytes) ? 0 : 2, bytes, behind);
@@ -256,7 +257,7 @@ enum sotto_status plan_print(const struct run *run)
     print_method(run);
     print_options(run);
     const int64_t rounds = print_length(run);
-    if (!*run->checkpoint) { /* else it was said when the run began */
+    if (!*run->checkpoint) { /* otherwise printed when the run began */
         run_warn_rare(run, rounds);
         run_warn_strategy(run);
     }

@@ -1,4 +1,4 @@
-/* What a run is about to do, for people. */
+/* The plan of a run, for people. */
 #ifndef SOTTO_CLI_PLAN_H
 #define SOTTO_CLI_PLAN_H
 
@@ -7,7 +7,7 @@
 /* Model, data, workers and length: the first lines of every run. */
 void plan_begin(const struct run *run);
 
-/* --dry_run: these and the rest of what was decided, with the memory it would take. */
+/* --dry_run: prints these lines and the other decisions, with memory and disk. */
 enum sotto_status plan_print(const struct run *run);
 
 #endif

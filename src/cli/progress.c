@@ -12,7 +12,7 @@
 
 void progress_init(struct progress *p, FILE *out)
 {
-    /* mpirun gives its ranks a terminal and writes what they print anywhere */
+    /* mpirun gives its ranks a terminal and mixes their output */
     *p = (struct progress){.out = out, .terminal = isatty(fileno(out)) && !mpi_detected()};
 }
 
@@ -38,8 +38,9 @@ void progress_line(struct progress *p, double left, const char *format, ...)
     fflush(p->out);
 }
 
-/* Better known now than when the run is lost: how long workers may take until all can stop, at the
- * latest where the run ends, and a checkpoint of 12 bytes a parameter to a disk of 300 MB/s. */
+/* Warns if the launcher's grace period is shorter than the time to stop: rounds until all workers
+ * can stop, at the latest the end of the run, and a checkpoint of 12 bytes a parameter to a disk of
+ * 300 MB/s. */
 static void warn_of_grace(struct progress *p, const struct run_step *s)
 {
     const struct run *run = s->trainer->run;

@@ -9,17 +9,17 @@ struct progress {
     FILE *out;
     struct stop_time stop_time;
     int64_t step; /* of the last call; 0: none */
-    bool warned;  /* of a launcher that leaves too little time */
+    bool warned;  /* warned of a launcher's short grace period */
     bool terminal;
-    bool pending; /* the cursor stands behind a progress line */
+    bool pending; /* the cursor is after a progress line */
 };
 
 void progress_init(struct progress *p, FILE *out);
 struct run_watch progress_watch(struct progress *p);
-/* A line of a round, after the words `before`. `all`: seconds left to all runs of a comparison;
- * negative: not said. */
+/* Prints a line for a round, after the words `before`. `all`: seconds left for all runs of a
+ * comparison; negative: unknown. */
 void progress_step(struct progress *p, const struct run_step *s, const char *before, double all);
-/* A line of another kind of work, with the seconds that are left to it. */
+/* Prints a line for other work, with `left` seconds left. */
 void progress_line(struct progress *p, double left, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void progress_end(struct progress *p); /* moves to a fresh line */

@@ -48,7 +48,7 @@ static int sections(void *config, struct option_section *out)
     return 1;
 }
 
-/* Tokens are printed as soon as they are whole characters; bytes of an unfinished one wait. */
+/* Prints a token at once; the terminal assembles characters from bytes. */
 static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t token)
 {
     char *text;
@@ -60,14 +60,14 @@ static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t 
     return SOTTO_OK;
 }
 
-/* The text to go on from, which the caller frees. A file's last line break ends its line, not the
+/* Reads the text to continue, which the caller frees. A file's last line break is no part of the
  * text, as in $(cat FILE). */
 static enum sotto_status read_prompt(const char *option, char **out)
 {
     const size_t limit = (size_t)1 << 30;
     const bool file = option[0] == '@' && option[1] != '@';
     if (!file && strcmp(option, "-") != 0) {
-        option += *option == '@'; /* "@@" stands for a text that begins with '@' */
+        option += *option == '@'; /* "@@" is for a text that begins with '@' */
         *out = strdup(option);
         return *out ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for the prompt");
     }

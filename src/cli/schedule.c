@@ -20,7 +20,7 @@ enum sotto_status schedule_make(enum schedule_kind kind, int placement, int stag
         return fail(SOTTO_EINVAL, "a schedule of %d stages cannot be drawn: %d at most", stages,
                     SCHEDULE_MOST);
     if (placement)
-        out->placement = (enum cdp_placement)(placement - 1); /* behind `auto` */
+        out->placement = (enum cdp_placement)(placement - 1); /* after `auto` */
     else
         out->placement = kind == SCHEDULE_1F1B ? CDP_PP : CDP_DP;
     if (kind == SCHEDULE_1F1B && out->placement != CDP_PP)
@@ -86,7 +86,7 @@ int schedule_update(const struct cdp_schedule *s, int64_t time)
     return out;
 }
 
-/* Rows of numbers under the time steps: empty where there is none. */
+/* Prints a row of numbers under the time steps; no number for 0. */
 static void print_row(const struct cdp_schedule *s, const char *label, int width,
                       int (*value)(const struct cdp_schedule *, int64_t))
 {

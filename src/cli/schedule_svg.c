@@ -1,5 +1,5 @@
 /* The timeline as a figure: a row for each device, a cell for each task in the colour of its
- * version, messages as lines from row to row, and below the activations of all devices. */
+ * version, messages as lines from row to row, and the activations of all devices below. */
 #include "cli/schedule.h"
 
 #include "base/file.h"
@@ -49,7 +49,7 @@ static void put_row(FILE *out, const struct cdp_schedule *s, int row)
     }
 }
 
-/* From the middle of the border behind `after` to that in front of `before`. */
+/* Draws messages, from the end of time step `after` to the beginning of time step `before`. */
 static void put_messages(FILE *out, const struct cdp_schedule *s, int device)
 {
     struct cdp_act act[CDP_ACTS(SCHEDULE_MOST)];

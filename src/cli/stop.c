@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* A signal handler has nowhere else to write. */
+/* State of the signal handler, which has no argument. */
 static atomic_int asked;
 static atomic_bool said_lost;
 static const struct stop_words *volatile words;
@@ -22,7 +22,8 @@ const char *stop_name(int number)
                                : "SIGHUP";
 }
 
-/* Writes three texts at once, as a launcher that merges the output of ranks keeps them together. */
+/* Writes three texts with one call, since a launcher that merges the output of ranks keeps one
+ * write together. */
 static void say(const char *first, const char *second, const char *third)
 {
     const struct iovec text[] = {{(void *)(uintptr_t)first, strlen(first)},
@@ -32,9 +33,9 @@ static void say(const char *first, const char *second, const char *third)
         return; /* no reader is left */
 }
 
-enum { LEFT_SECONDS = 10 }; /* until a process ends whose peer is gone: it may be writing */
+enum { LEFT_SECONDS = 10 }; /* grace for a process with a lost peer, which may be writing */
 
-/* Whether a worker is gone, which is said once. */
+/* True if a worker is gone; reports the loss once. */
 static bool say_lost(const struct stop_words *w)
 {
     const char *name = w && w->lost ? w->lost(w->arg) : NULL;
@@ -54,11 +55,11 @@ static void on_signal(int number)
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     const bool gone = number == SIGHUP || number == SIGPIPE;
     if (asked && gone)
-        return; /* a terminal that closes may say it more than once */
+        return; /* a closing terminal may signal more than once */
     if (asked)
-        _exit(128 + number); /* a second one means it */
+        _exit(128 + number); /* the second signal ends the process */
     asked = number;
-    if (gone) /* who read from us may have gone with the terminal: save all the same */
+    if (gone) /* the reader of our output may be gone with the terminal: save all the same */
         sigaction(SIGPIPE, &ignore, NULL);
     const struct stop_words *w = words;
     if (!say_lost(w) && w && w->asked) {
@@ -77,7 +78,7 @@ void stop_words(const struct stop_words *w)
     words = w;
 }
 
-/* Unless it is ignored, as nohup and others have it. */
+/* Installs the action unless the signal is ignored, as under nohup. */
 static void watch(int number, const struct sigaction *action)
 {
     struct sigaction before;

@@ -1,28 +1,29 @@
-/* Ctrl-C asks a run to stop after its round; a second one ends the process. */
+/* Ctrl-C stops a run after its round; a second Ctrl-C ends the process. */
 #ifndef SOTTO_CLI_STOP_H
 #define SOTTO_CLI_STOP_H
 
 #include <stdatomic.h>
 
-/* What is printed the moment a signal arrives, since a launcher may not leave the time for another
- * word. The texts must stay. */
+/* Texts for the moment of a signal, since a launcher may leave no time for later texts. The texts
+ * must stay valid. */
 struct stop_words {
     const char *asked; /* text after the signal's name; NULL: nothing is printed */
-    const char *gone;  /* text after the name of a worker that is gone           */
-    /* (optional) That name, "": another worker says it, NULL: none is gone. Where one is, no stop
-     * was asked for: a launcher ends the workers that are left, and nothing can be saved. Called in
-     * the signal's handler. */
+    const char *gone;  /* text after the name of a lost worker */
+    /* (optional) Returns the name of a lost worker, "" if another worker reports the loss, NULL if
+     * none is lost. With a lost worker the signal is no request to stop: a launcher ends the
+     * remaining workers, and nothing can be saved. Called in the signal handler. */
     const char *(*lost)(const void *arg);
     const void *arg;
 };
 void stop_words(const struct stop_words *words); /* NULL: nothing is printed */
 
-/* Begins to watch for SIGINT, SIGTERM, SIGHUP (a closed terminal; left alone under nohup) and
- * SIGPIPE (`| less` that was left); what is returned becomes the number of the one that arrives. */
+/* Installs the handlers for SIGINT, SIGTERM, SIGHUP (a closed terminal; ignored under nohup) and
+ * SIGPIPE (the reader of `| less` has ended). The returned number becomes that of the received
+ * signal. */
 const atomic_int *stop_watch(void);
 
-/* Returns the exit code of a process that a signal has stopped, as shells have it: 128 and the
- * number of the signal that stop_watch has seen. */
+/* Returns the exit code of a process stopped by a signal, by the convention of shells: 128 plus the
+ * number of the signal from stop_watch. */
 int stop_code(void);
 
 /* "SIGTERM" */

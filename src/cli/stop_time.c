@@ -14,7 +14,7 @@ void stop_time_start(struct stop_time *t, double rounds, int64_t step, double no
 double stop_time_expect(struct stop_time *t, int64_t step, double now, double left)
 {
     const double round = pace_seconds(&t->round, step, now);
-    const double stretch = pace_seconds(&t->stretch, step, now); /* with an exchange at its end */
+    const double stretch = pace_seconds(&t->stretch, step, now); /* including an exchange */
     const double each = t->stretch.blocks >= MEASURES ? stretch
                         : t->round.blocks >= MEASURES ? round
                                                       : 0;

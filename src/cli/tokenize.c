@@ -41,7 +41,7 @@ static int sections(void *config, struct option_section *out)
 static const size_t file_limit = (size_t)1 << 36;
 
 struct texts {
-    char **text; /* each owned */
+    char **text; /* owned texts */
     size_t *size, n;
 };
 
@@ -53,7 +53,7 @@ static void close_texts(struct texts *t)
     free(t->size);
 }
 
-/* The files of a list with commas, whole. */
+/* Reads the files of a list with commas. */
 static enum sotto_status read_texts(struct texts *t, const char *names)
 {
     size_t room = 1;
@@ -125,7 +125,7 @@ static enum sotto_status encode(const struct tokenize_config *c, const struct to
     enum sotto_status st = c->special ? tokenizer_encode_special(tokenizer, text, size, &ids)
                                       : tokenizer_encode(tokenizer, text, size, &ids);
     double seconds = clock_now(&clock_real) - begin;
-    const bool alone = !*c->out && !*c->ids; /* the ids are printed, and nothing else */
+    const bool alone = !*c->out && !*c->ids; /* only the ids are printed */
     const char *ids_to = alone ? "-" : c->ids;
     FILE *summary = strcmp(ids_to, "-") == 0 ? stderr : stdout; /* no line among ids */
     if (st == SOTTO_OK && *ids_to)
@@ -165,7 +165,7 @@ static enum sotto_status parse_ids(const char *text, const char *path, struct to
     }
 }
 
-/* Ids as text, or a token file by its name. */
+/* Reads ids as text, or from a token file (*.bin). */
 static enum sotto_status read_ids(const char *path, struct token_list *ids)
 {
     size_t length = strlen(path);

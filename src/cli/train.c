@@ -14,11 +14,11 @@
 #include "train/report/report.h"
 
 struct train_command {
-    struct run_config run; /* first: a checkpoint's sotto.ini knows nothing else */
+    struct run_config run; /* first: sotto.ini of a checkpoint has only these keys */
     bool dry_run;
     const char *program;
-    const char *from;   /* a checkpoint to go on from in another folder; NULL: none */
-    struct comm *world; /* of MPI, where a run is gone on with: rank 0 alone need have its folder */
+    const char *from;   /* checkpoint in another folder to continue from; NULL: none */
+    struct comm *world; /* MPI's, for a resumed run, whose folder only rank 0 needs */
 };
 
 #define S struct train_command
@@ -74,13 +74,13 @@ static void print_best(const struct run *run)
     printf("\n");
 }
 
-/* Each worker while there are few, the average and the largest always. */
+/* Prints a row for each worker if there are few, and always the mean and the largest memory. */
 static void print_report(const struct run *run)
 {
     enum { FEW = 8 };
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
-    const double rate = s->seconds > 0 ? 1 / s->seconds : 0; /* no step takes no time */
+    const double rate = s->seconds > 0 ? 1 / s->seconds : 0; /* also for a step without time */
     char who[64], sentence[256];
     if (run->cluster.size > 1) {
         printf("%-8s %9s %9s %9s %9s %9s %9s %10s %11s %10s\n", "worker", "seconds", "compute",
@@ -106,7 +106,7 @@ static void print_report(const struct run *run)
     print_best(run);
 }
 
-/* Gone on with to a length that it has reached already. */
+/* Reports a resumed run that has reached its length already. */
 static void print_idle(const struct run *run)
 {
     const struct run_result *s = &run->result;
@@ -118,7 +118,7 @@ static void print_idle(const struct run *run)
            best_over(&s->best, &run->config.train) ? "--patience" : "--steps", s->hash);
 }
 
-/* What a command to go on lacks, between two texts; nothing where that is nothing. */
+/* Prints, between two texts, what the printed command needs in addition, if anything. */
 static void put_lacking(const struct run *run, const char *before, const char *behind, FILE *out)
 {
     const char *lacks = mpi_launcher_missing(run->cluster.mpi);
@@ -126,7 +126,7 @@ static void put_lacking(const struct run *run, const char *before, const char *b
         fprintf(out, "%s%s%s", before, lacks, behind);
 }
 
-/* What to do after a run that did not come to its end. */
+/* Prints how to continue a run that did not reach its end. */
 static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
 {
     const char *out = run_place(run);
@@ -149,8 +149,8 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
     const bool known = text && resume_command(run, st == SOTTO_ENUMERIC ? 0.1 : 1, text);
     if (text && known)
         put_lacking(run, "  # ", "", text);
-    fflush(to); /* a launcher reads what is written at once as one, and mixes what is not with
-                   others' */
+    fflush(to); /* a launcher prints one write in one piece, and mixes several with other ranks'
+                   output */
     if (text && fclose(text) == 0 && known)
         fprintf(to, "to go on%s: %s\n",
                 st == SOTTO_ENUMERIC ? " with a tenth of the learning rate" : "", command);
@@ -161,13 +161,13 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
     status_raise(&cause);
 }
 
-/* What a signal makes this process say, ready before one comes. */
+/* The texts for a signal, prepared before a signal arrives. */
 struct signal_words {
-    struct progress progress; /* first: it is what the watcher's functions get */
+    struct progress progress; /* first: argument of the watcher's functions */
     void (*saved)(void *arg, int64_t step, const char *folder); /* progress's */
     const struct run *run;
-    struct stop_words said[2]; /* by turns: a handler may still be reading the one before */
-    struct stop_words over;    /* once the run has been stopped and saved */
+    struct stop_words said[2]; /* in turns: a handler may be reading the previous texts */
+    struct stop_words over;    /* after the run was stopped and saved */
     bool stopped;
     char asked[2][2 * FILE_PATH_ROOM], gone[2][4 * FILE_PATH_ROOM], saved_text[2 * FILE_PATH_ROOM];
     int turn;
@@ -182,7 +182,7 @@ static void last_word(void *arg, const struct run *run, enum sotto_status st)
     print_way_on(run, w->stopped ? SOTTO_ESTOPPED : gone ? SOTTO_EPEER : st, stderr);
 }
 
-/* Rank 0 says who is gone, or rank 1 where that is rank 0. */
+/* Returns the name of a lost rank for the reporting rank: rank 0, or rank 1 if rank 0 is lost. */
 static const char *find_lost(const void *arg)
 {
     const struct comm *mpi = arg;
@@ -225,7 +225,7 @@ static void write_gone(const struct run *run, const char *folder, FILE *out)
     }
 }
 
-/* `folder`: the newest checkpoint, "": there is none. */
+/* `folder`: the newest checkpoint, "" if there is none. */
 static void set_words(struct signal_words *w, const char *folder)
 {
     const struct run *run = w->run;
@@ -257,7 +257,7 @@ static void tell_saved(void *arg, int64_t step, const char *folder)
     set_words(w, folder);
 }
 
-/* The same rank says that the run is saved. */
+/* The same rank reports that the run is saved. */
 static const char *find_saved(const void *arg)
 {
     const char *name = find_lost(arg);
@@ -276,8 +276,8 @@ static void write_over(const struct run *run, FILE *out)
     fputs(" goes on with it\n", out);
 }
 
-/* From here on a launcher may kill a rank whose report takes long, and then ask the others to end:
- * nothing of the run is lost. */
+/* Sets the texts for the time after saving: a launcher may kill a rank whose report takes long, and
+ * then signal the others, but nothing of the run is lost. */
 static void tell_stopped_run(void *arg)
 {
     struct signal_words *w = arg;
@@ -293,7 +293,7 @@ static void tell_stopped_run(void *arg)
     stop_words(&w->over);
 }
 
-/* A length that is given takes the place of the one there was, in whatever unit that was. */
+/* A given length replaces the former length, in any unit. */
 static void forget_length(struct train_config *before, const struct train_config *given)
 {
     if (given->steps < 0 && !given->tokens && !given->samples && !(given->seconds > 0))
@@ -303,13 +303,13 @@ static void forget_length(struct train_config *before, const struct train_config
     before->seconds = 0;
 }
 
-/* Nothing is said of what to train on, nor where: the folder behind --resume was forgotten. */
+/* True if the user named neither data nor folder: the folder after --resume was forgotten. */
 static bool is_bare(const struct run_config *c)
 {
     return strcmp(c->train.out, "run") == 0 && !*c->data.train && c->train.oracle == ORACLE_MODEL;
 }
 
-/* Whether the command line or the file says where the run is to lie. */
+/* True if the command line or the file names the run's folder. */
 static bool says_out(const struct run_config *c, const struct command_line *line)
 {
     bool says = strcmp(c->train.out, "run") != 0;
@@ -320,7 +320,7 @@ static bool says_out(const struct run_config *c, const struct command_line *line
     return says;
 }
 
-/* Refuses a folder that is a checkpoint, but not by its name or place. */
+/* Refuses a folder with a checkpoint under a wrong name or in a wrong place. */
 static enum sotto_status refuse_checkpoint(const char *folder)
 {
     char path[FILE_PATH_ROOM], run[FILE_PATH_ROOM];
@@ -339,7 +339,7 @@ static enum sotto_status refuse_checkpoint(const char *folder)
                 folder);
 }
 
-/* --resume names a run, and --out another folder. */
+/* Refuses --resume with one run and --out with another folder. */
 static enum sotto_status refuse_two_folders(const char *folder, const char *out)
 {
     char newest[FILE_PATH_ROOM], from[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
@@ -355,10 +355,10 @@ static enum sotto_status refuse_two_folders(const char *folder, const char *out)
                 option_word(out, to, sizeof to));
 }
 
-/* Refuses to go on with the run in a folder where there is no checkpoint. */
+/* Refuses to resume the run of a folder without a checkpoint. */
 static enum sotto_status refuse_without(const char *folder)
 {
-    TRY(rundir_unused(folder)); /* its first checkpoint may be on its way */
+    TRY(rundir_unused(folder)); /* the first checkpoint may be in progress */
     TRY(refuse_checkpoint(folder));
     return fail(SOTTO_EINVAL,
                 "there is no checkpoint in %s to go on from: a run is saved at its end, and before "
@@ -366,8 +366,8 @@ static enum sotto_status refuse_without(const char *folder)
                 folder);
 }
 
-/* Reads what the run, or the one checkpoint of it that is named, was made with. A folder named as a
- * checkpoint that lies in no folder of checkpoints is a run's, unless --out says otherwise. */
+/* Reads the configuration of the run, or of its named checkpoint. A folder with a checkpoint's name
+ * outside of a folder of checkpoints is a run, unless --out is given. */
 static enum sotto_status read_before(struct train_command *t, const struct command_line *line,
                                      struct run_config *before, bool *found)
 {
@@ -389,7 +389,7 @@ static enum sotto_status read_before(struct train_command *t, const struct comma
     return resume_config(before, t->world, folder ? folder : c->train.out, found);
 }
 
-/* The run's own configuration first, then the file and the options. */
+/* Puts the run's own configuration under the file and the options. */
 static enum sotto_status put_beneath(struct train_command *t, struct command_line *line)
 {
     struct run_config *c = &t->run;
@@ -407,11 +407,11 @@ static enum sotto_status put_beneath(struct train_command *t, struct command_lin
                                     "(there is none in ./run, and nothing to begin one with)"));
     if (!found)
         goto done;
-    if (t->world) /* whose ranks are counted by the launcher */
+    if (t->world) /* the launcher counts the ranks */
         before->train.workers = 0;
     forget_length(&before->train, &c->train);
     strategy_unsay(&before->strategy);
-    if (before->optim.kind == OPTIM_SGD) /* which has no use for it */
+    if (before->optim.kind == OPTIM_SGD) /* SGD does not use the key */
         before->optim.beta2_said = false;
     *c = *before;
     TRY_DONE(command_overlay(line));
@@ -424,7 +424,7 @@ done:
     return st;
 }
 
-/* A configuration file and the folder of a run at most, which rank 0 sees to for all. */
+/* Allows one configuration file and one folder of a run; checked by rank 0. */
 static enum sotto_status check_words(const char *const *words, int n)
 {
     for (int i = 1; i < n && mpi_launched_rank() == 0; i++)
@@ -434,7 +434,7 @@ static enum sotto_status check_words(const char *const *words, int n)
     return SOTTO_OK;
 }
 
-/* Whatever fails once MPI has started ends all ranks. */
+/* Ends all ranks on a failure after MPI's start. */
 static enum sotto_status end_ranks(struct train_command *t, enum sotto_status st)
 {
     struct status_note note;
@@ -445,8 +445,8 @@ static enum sotto_status end_ranks(struct train_command *t, enum sotto_status st
     return status_raise(&note);
 }
 
-/* --resume under MPI: the other ranks learn what rank 0 finds, so MPI starts here and stays until
- * the run has ended. */
+/* --resume under MPI: the other ranks receive the results of rank 0, so MPI starts here and stays
+ * until the run has ended. */
 static enum sotto_status beneath(void *config, struct command_line *line)
 {
     struct train_command *t = config;
@@ -516,7 +516,7 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
     if (st == SOTTO_ESTOPPED && *watch.stop)
         st = fail_in(st, "%s: ", stop_name(*watch.stop));
     const bool said = st == SOTTO_ESTOPPED && run->cluster.mpi;
-    if (said) /* a launcher that was interrupted reads no more once MPI has ended, which is next */
+    if (said) /* an interrupted launcher reads nothing after MPI's end, which is next */
         fprintf(stderr, "sotto: %s\n", sotto_error());
     run_close(run);
     return said ? fail(st, "%s", "") : st;
