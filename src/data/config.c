@@ -20,7 +20,7 @@ static const struct option options[] = {
     OPTION_REAL(struct data_config, holdout, "0.05", 0, 0.9,
                 "fraction of every training source kept for validation when valid is empty"),
     OPTION_ENUM(struct data_config, format, "auto", formats,
-                "what the files hold; auto: by their names and first bytes; images: a folder of "
+                "format of the files; auto: by their names and first bytes; images: a folder of "
                 "PNG, PPM or PGM for each class"),
     OPTION_ENUM(struct data_config, sharding, "iid", shardings,
                 "iid: all workers read all sources; source: each worker reads its own (non-iid)"),
@@ -42,19 +42,20 @@ static const struct option options[] = {
         "rows and columns that images are brought to; 0: as the model wants them, or as they "
         "are"),
     OPTION_ENUM(struct data_config, resize, "auto", resizes,
-                "of an image with other sides: crop what stands out of the middle, or stretch all; "
-                "auto: as the model's preprocessor_config.json says, else crop"),
+                "of an image with other sides: crop to the middle, or stretch the whole; auto: as "
+                "in the model's preprocessor_config.json, else crop"),
     OPTION_INT(
         struct data_config, crop, "0", 0, 1 << 12,
-        "training images are moved by up to so many pixels, black behind them; 0: they stay"),
+        "training images are moved by up to this many pixels, with black at the edges; 0: not "
+        "moved"),
     OPTION_BOOL(
         struct data_config, flip, "false",
         "half of the training images, drawn at random, are seen in a mirror, left to right"),
     OPTION_TEXT(struct data_config, mean, "",
-                "of the values from 0 to 1, which is taken off: a number, or one a channel with "
-                "commas; empty: as the model's preprocessor_config.json says, else the training "
-                "images'"),
-    OPTION_TEXT(struct data_config, std, "", "the same for what they are divided by"),
+                "mean to subtract from the values from 0 to 1: a number, or one a channel with "
+                "commas; empty: as in the model's preprocessor_config.json, else the mean of the "
+                "training images"),
+    OPTION_TEXT(struct data_config, std, "", "standard deviation to divide by, in the same form"),
 };
 
 /* Keys with a meaning for samples of one content only. */
@@ -108,7 +109,7 @@ enum sotto_status data_word(const char **list, char word[FILE_PATH_ROOM])
 struct option_section data_section(struct data_config *c)
 {
     return (struct option_section)OPTION_SECTION(
-        "data", "what it is trained on: files, tokenizer, held-out part", options, c);
+        "data", "training data: files, tokenizer, held-out part", options, c);
 }
 
 void data_defaults(struct data_config *c)

@@ -71,8 +71,7 @@ static enum sotto_status fit_images(const struct loaded_model *l, struct model_c
     s->width = s->width ? s->width : width;
     if (s->height && s->width)
         return SOTTO_OK;
-    return fail(SOTTO_EINVAL, "%s does not say how large its images are: say data.image_size",
-                folder);
+    return fail(SOTTO_EINVAL, "%s has no size of its images: set data.image_size", folder);
 }
 
 enum sotto_status loaded_model_open(struct loaded_model *l, const char *folder,

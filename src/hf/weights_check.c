@@ -124,9 +124,8 @@ static enum sotto_status refuse_unread(const struct safetensors *set, const stru
     const struct arch *arch = archs[model->config.arch];
     return fail(
         SOTTO_EFORMAT,
-        "%d tensor%s no part of the model that config.json describes (%s), which would be "
-        "computed without: %s%s; %s.from_pretrained(OLD).save_pretrained(NEW) leaves out what "
-        "is meant to be",
+        "%d tensor%s not in the model of config.json (%s), and would be ignored: %s%s; if that is "
+        "intended, %s.from_pretrained(OLD).save_pretrained(NEW) removes them",
         unread, unread == 1 ? " is" : "s are", arch->name, names, unread > NAMED ? ", ..." : "",
         arch->hf_class);
 }

@@ -144,8 +144,8 @@ static enum sotto_status open_model_folder(struct safetensors *set, const char *
     TRY(file_join(path, folder, "model.safetensors.index.json"));
     if (!file_exists(path) && pickled)
         return fail(SOTTO_EIO,
-                    "%s has its weights in pytorch_model.bin, which only Python reads: load the "
-                    "model in transformers and save it with save_pretrained",
+                    "%s has its weights in pytorch_model.bin, a format that only Python reads: "
+                    "load the model in transformers and save it with save_pretrained",
                     folder);
     if (!file_exists(path))
         return fail(SOTTO_EIO, "%s has neither model.safetensors nor model.safetensors.index.json",

@@ -65,7 +65,7 @@ static enum sotto_status declare_tensor(struct safetensors_writer *writer, const
         return fail(SOTTO_EINVAL, "the file would be too large");
     if (writer->declared % safetensors_type_size(type) != 0)
         return fail(SOTTO_EINVAL,
-                    "it would lie at byte %llu, not a multiple of its %zu-byte elements",
+                    "it would start at byte %llu, not at a multiple of its %zu-byte elements",
                     (unsigned long long)writer->declared, safetensors_type_size(type));
     if (json_object_get(writer->header, name))
         return fail(SOTTO_EINVAL, "declared twice");

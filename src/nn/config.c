@@ -45,7 +45,7 @@ static enum sotto_status unknown_model_preset(const char *name)
     for (int a = ARCH_UNSET + 1; arch_names[a]; a++)
         if (strcmp(arch_names[a], name) == 0)
             return fail(SOTTO_EINVAL,
-                        "unknown preset '%s', which is an architecture: --model.arch=%s, with the "
+                        "unknown preset '%s': this is an architecture: --model.arch=%s, with the "
                         "sizes of a preset or of options (`sotto info` lists presets)",
                         name, name);
     return fail(SOTTO_EINVAL, "unknown preset '%s'%s%s%s", name, near ? ": did you mean '" : "",
@@ -149,8 +149,8 @@ static enum sotto_status refuse_text_sizes(const struct model_config *c)
         const bool shared = is_among(o->key, all) || is_among(o->key, archs[c->arch]->keys);
         if (!shared && !option_is_default(o, c))
             return fail(SOTTO_EINVAL,
-                        "model.%s has no effect: the model is %s, whose sizes are those of [%s]",
-                        o->key, archs[c->arch]->name, archs[c->arch]->name);
+                        "model.%s has no effect: the model is %s, with its sizes in [%s]", o->key,
+                        archs[c->arch]->name, archs[c->arch]->name);
     }
     return SOTTO_OK;
 }
@@ -189,8 +189,8 @@ enum sotto_status model_config_fit(struct model_config *c, const struct image_si
         return fail(SOTTO_EINVAL, "the images are of %d x %d x %d, the model wants %d x %d x %d",
                     data->height, data->width, data->channels, s->height, s->width, s->channels);
     if (data->classes > s->classes)
-        return fail(SOTTO_EINVAL, "the data have %d classes, the model tells %d apart",
-                    data->classes, s->classes);
+        return fail(SOTTO_EINVAL, "the data have %d classes, the model has %d", data->classes,
+                    s->classes);
     return SOTTO_OK;
 }
 
@@ -228,7 +228,7 @@ enum sotto_status model_config_check(const struct model_config *c)
 {
     const struct arch *arch = archs[c->arch];
     if (!(c->init_std >= 0 && c->init_std <= 10))
-        return fail(SOTTO_EINVAL, "init_std = %g must lie in [0, 10]", c->init_std);
+        return fail(SOTTO_EINVAL, "init_std = %g must be in [0, 10]", c->init_std);
     if (arch->text)
         TRY(text_check(c));
     return arch->check ? arch->check(c) : SOTTO_OK;

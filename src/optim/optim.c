@@ -39,7 +39,7 @@ static const struct option options[] = {
     OPTION_LONG(S, warmup, "0", 0, 1e15, "rounds of linear warm-up"),
     OPTION_REAL(S, final, "0.1", 0, 1, "linear, cosine, wsd: share of lr left at the end"),
     OPTION_REAL(S, wsd_decay, "0.2", 0, 1,
-                "wsd: share of the rounds, the last ones, in which lr falls"),
+                "wsd: share of the rounds, at the end, with a falling lr"),
     OPTION_REAL(S, step_factor, "0.1", 0, 1, "step: factor at each drop"),
     OPTION_LONG(S, step_every, "1000", 1, 1e15, "step: rounds between drops"),
     OPTION_REAL(S, cycle_floor, "0.1", 0, 1, "cyclic: lowest share of lr"),

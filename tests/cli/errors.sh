@@ -16,7 +16,7 @@ fails_with "'decay' is optim.decay, not demo.decay: " "${train[@]}" --strategy=d
 fails_with "demo.momentum = 0.9: want one of plain, scaled" "${train[@]}" --strategy=demo --demo.momentum=0.9
 fails_with "wants a value" "${train[@]}" --batch
 fails_with "unknown preset 'nanoo': did you mean 'nano'?" "${train[@]}" --model.preset=nanoo
-fails_with "unknown preset 'llama', which is an architecture: --model.arch=llama, " "${train[@]}" --model=llama
+fails_with "unknown preset 'llama': this is an architecture: --model.arch=llama, " "${train[@]}" --model=llama
 fails_with "ambiguous: use model.preset or strategy.preset; 'llama' is also a value of model.arch" "${train[@]}" --preset=llama
 fails_with "No such file" "$sotto" train missing.ini
 fails_with "No such file" "${train[@]}" --data.train=missing.txt --data.format=text
@@ -83,8 +83,8 @@ head -c 1000 /dev/urandom >bad.bin
 fails_with "bad.bin" "${train[@]}" --data.format=tokens --data.train=bad.bin
 
 # data that nobody named: nothing is made up
-fails_with "no training data is named: say --data.train=FILE" "$sotto" train --out=run
-fails_with "no training data is named: say --data.train=FILE" "$sotto" train --out=run --data.valid=short.txt
+fails_with "no training data is named: set --data.train=FILE" "$sotto" train --out=run
+fails_with "no training data is named: set --data.train=FILE" "$sotto" train --out=run --data.valid=short.txt
 
 printf 'Anna and Ben went to the lake. They found a red boat.\n%.0s' {1..40} >text
 succeeds "${train[@]}"
@@ -189,7 +189,7 @@ for init in nowhere some.txt empty pipe; do # said before what that model's toke
 done
 cp run/config.json model/
 mv model/model.safetensors model/pytorch_model.bin
-fails_with "which only Python reads" "$sotto" sample model
+fails_with "a format that only Python reads" "$sotto" sample model
 
 # a loss that is no number: the step is named, the last good checkpoint stays
 fails_with "step " "${train[@]}" --data.stories=200 --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant

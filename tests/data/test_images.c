@@ -464,7 +464,7 @@ static void processors(void **state)
         {"{\"resample\": 6}", "\"resample\" must be"},
         {"{\"rescale_factor\": 0.5}", "rescale_factor"},
         {"{\"image_processor_type\": \"BeitImageProcessor\", \"image_mean\": [1]}",
-         "what \"BeitImageProcessor\" takes for it is not known"},
+         "the default of \"BeitImageProcessor\" is not known"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct image_processor p;

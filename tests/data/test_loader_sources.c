@@ -337,9 +337,9 @@ static void errors(void **state)
     config_source(&config, "/nowhere/a.txt");
     FAILS(SOTTO_EIO, "cannot open /nowhere/a.txt: No such file");
     config_source(&config, "");
-    FAILS(SOTTO_EINVAL, "no training data is named: say --data.train=FILE");
+    FAILS(SOTTO_EINVAL, "no training data is named: set --data.train=FILE");
     snprintf(config.valid, sizeof config.valid, "%s", make_text("v.txt", "only this is named"));
-    FAILS(SOTTO_EINVAL, "no training data is named: say --data.train=FILE");
+    FAILS(SOTTO_EINVAL, "no training data is named: set --data.train=FILE");
     config_source(&config, " , ,");
     FAILS(SOTTO_EINVAL, "no training data is named");
     config_source(&config, make_text("empty.txt", ""));
@@ -356,15 +356,16 @@ static void errors(void **state)
     FAILS(SOTTO_EFORMAT, "none.jsonl has no tokens");
     config_source(&config, make_text("key.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"a\"}"));
     FAILS(SOTTO_EFORMAT, "key.jsonl:2: \"text\" must be a string, got nothing; its texts are "
-                         "\"txt\": say which one with data.text_key");
+                         "\"txt\": choose one with data.text_key");
     config_source(&config,
                   make_text("key.jsonl", "{\"id\": 3, \"content\": \"a\", \"url\": \"b\"}"));
-    FAILS(SOTTO_EFORMAT, "its texts are \"content\", \"url\": say which");
+    FAILS(SOTTO_EFORMAT, "its texts are \"content\", \"url\": choose one");
     config_source(&config, make_text("key.jsonl", "{\"id\": 3}"));
-    FAILS(SOTTO_EFORMAT, "got nothing, nor is another member: want {\"text\": ...}, whose name is "
-                         "data.text_key, or instructions: {\"messages\"");
+    FAILS(SOTTO_EFORMAT,
+          "got nothing, nor another text member: want {\"text\": ...}, with the name "
+          "set by data.text_key, or instructions: {\"messages\"");
     config_source(&config, make_text("key.jsonl", "{\"conversations\": [], \"id\": \"a\"}"));
-    FAILS(SOTTO_EFORMAT, "say which one with data.text_key; this is ShareGPT's shape, which is not "
+    FAILS(SOTTO_EFORMAT, "choose one with data.text_key; this is ShareGPT's shape, which is not "
                          "read: jq -c '(arrays[] // .) | {messages: [.conversations[]");
     config_source(&config, make_text("key.jsonl", "{\"conversations\": []}"));
     FAILS(SOTTO_EFORMAT, "got nothing; this is ShareGPT's shape, which is not read");

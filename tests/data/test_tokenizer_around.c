@@ -456,8 +456,8 @@ static void turns_are_learned(void **state)
         loader_warn_turn(loader, t);
         log_set(NULL, NULL);
         if (guessed)
-            assert_non_null(
-                strstr(line, "ends a response: <|endoftext|> is learned there; another"));
+            assert_non_null(strstr(
+                line, "at the end of a response: <|endoftext|> is learned there; \"eos_token\""));
         else
             assert_string_equal(line, "");
         batch_free(&batch);

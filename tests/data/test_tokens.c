@@ -91,7 +91,7 @@ static void llmc_files(void **state)
     put32(bytes + 4, 7);
     put32(bytes + 8, 6);
     assert_error(tokens_open(&tokens, make_file("count.bin", bytes, sizeof bytes), false),
-                 SOTTO_EFORMAT, "header says 6 tokens of 4 bytes, file has 20 bytes");
+                 SOTTO_EFORMAT, "header has 6 tokens of 4 bytes, file has 20 bytes");
     assert_error(tokens_open(&tokens, make_file("cut.bin", bytes, 900), false), SOTTO_EFORMAT,
                  "header is cut off after 900 bytes");
     put32(bytes + 8, 5);
@@ -141,12 +141,12 @@ static void hostile_headers(void **state)
         {8, 2, "version 2"},
         {12, 3, "3 bytes an id"},
         {12, 0, "0 bytes an id"},
-        {12, 4, "header says 5 tokens of 4 bytes"},
+        {12, 4, "header has 5 tokens of 4 bytes"},
         {16, 0, "a vocabulary of 0"},
         {16, 0x80000000, "a vocabulary of 2147483648"},
         {20, 1, "a vocabulary of 4294967305"},
-        {24, 6, "header says 6 tokens"},
-        {24, 4, "header says 4 tokens"},
+        {24, 6, "header has 6 tokens"},
+        {24, 4, "header has 4 tokens"},
         {28, 0x80000000, "file has 10 bytes"},
         {28, 0x40000000, "file has 10 bytes"},
     };
@@ -180,7 +180,7 @@ static void ids_are_checked_when_read(void **state)
     assert_int_equal(tokens_open(&tokens, make_file("high.bin", bytes, size), false), SOTTO_OK);
     assert_int_equal(tokens_copy(&tokens, 0, 3, ids), SOTTO_OK);
     assert_error(tokens_copy(&tokens, 0, 5, ids), SOTTO_EFORMAT,
-                 "token 3 has id 9, the header says a vocabulary of 9");
+                 "token 3 has id 9, the header has a vocabulary of 9");
     tokens_close(&tokens);
     free(bytes);
 }

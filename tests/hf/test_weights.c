@@ -366,14 +366,14 @@ static void tensors_of_others(void **state)
         assert_ok(weights_check(&s.model, s.folder, false));
         write_with(&s, biases, 4, NULL);
         assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
-                     "4 tensors are no part of the model");
+                     "4 tensors are not in the model");
         assert_non_null(strstr(sotto_error(), archs[s.model.config.arch]->name));
         assert_non_null(strstr(sotto_error(), ": 'model.layers.0.self_attn.k_proj.bias', "
                                               "'model.layers.0.self_attn.q_proj.bias', "
                                               "'model.layers.0.self_attn.v_proj.bias', ..."));
         write_with(&s, floats, 1, NULL);
         assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
-                     "1 tensor is no part of the model");
+                     "1 tensor is not in the model");
         if (tied) {
             write_with(&s, NULL, 0, s.flat);
             assert_ok(weights_check(&s.model, s.folder, false));

@@ -386,7 +386,7 @@ static void writer_refuses(void **state)
     assert_fails(safetensors_writer_declare(&w, "__metadata__", SAFETENSORS_U8, 1, &three),
                  SOTTO_EINVAL, "declared twice");
     assert_fails(safetensors_writer_declare(&w, "y", SAFETENSORS_F32, 1, &three), SOTTO_EINVAL,
-                 "at byte 3, not a multiple of its 4-byte elements");
+                 "at byte 3, not at a multiple of its 4-byte elements");
     assert_fails(safetensors_writer_declare(&w, "y", SAFETENSORS_U8, 2, huge), SOTTO_EINVAL,
                  "too large");
     assert_fails(safetensors_writer_declare(&w, "y", SAFETENSORS_U8, 1, huge), SOTTO_EINVAL,

@@ -97,7 +97,7 @@ static void dense_layers(void **state)
     assert_fails(model_config_fit(&c, &(struct image_sizes){4, 5, 1, CLASSES}), SOTTO_EINVAL,
                  "the images are of 4 x 5 x 1, the model wants 4 x 5 x 2");
     assert_fails(model_config_fit(&c, &(struct image_sizes){4, 5, 2, CLASSES + 1}), SOTTO_EINVAL,
-                 "the data have 4 classes, the model tells 3 apart");
+                 "the data have 4 classes, the model has 3");
     assert_ok(model_config_fit(&c, &(struct image_sizes){4, 5, 2, CLASSES - 1}));
     c.layers = 2;
     assert_fails(model_config_resolve(&c), SOTTO_EINVAL, "model.layers has no effect");

@@ -127,8 +127,7 @@ static void refused(void **state)
     refuse("mlp.width has no effect", (const char *[]){"model.preset=nano", "mlp.width=3", NULL});
     refuse("data.image_size = 6, but the model wants images of 6 x 5",
            (const char *[]){"mlp.width=5", "mlp.height=6", "data.image_size=6", NULL});
-    refuse("the data have 4 classes, the model tells 3 apart",
-           (const char *[]){"mlp.classes=3", NULL});
+    refuse("the data have 4 classes, the model has 3", (const char *[]){"mlp.classes=3", NULL});
     refuse("holds images, and the model reads text",
            (const char *[]){"model.preset=nano", "mlp.hidden=0", "data.crop=0", NULL});
     refuse("data.crop has no effect: it is for images",

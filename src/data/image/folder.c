@@ -92,10 +92,10 @@ static enum sotto_status count_nested(const char *folder, struct left_out *left_
 static void tell_left_out(const char *folder, const struct left_out *l)
 {
     if (l->nested)
-        log_warn("%s: files in folders inside those of classes, which are not read: %lld", folder,
+        log_warn("%s: files in folders inside the folders of classes are not read: %lld", folder,
                  (long long)l->nested);
     if (l->broken)
-        log_warn("%s: links to nothing, which are left out: %lld", folder, (long long)l->broken);
+        log_warn("%s: dangling links are left out: %lld", folder, (long long)l->broken);
 }
 
 static enum sotto_status read_class(struct image_set *set, const char *folder, int label,

@@ -87,19 +87,19 @@ static enum sotto_status inflate_all(struct inflate_state *f)
     TRY(inflate_more(f, HEAD, &end));
     const uint64_t claims = idx_claims(f->data, f->size);
     if (!claims)
-        return fail(SOTTO_EFORMAT, "%s: what is compressed in it is not IDX of bytes", f->name);
+        return fail(SOTTO_EFORMAT, "%s: the compressed data are not IDX of bytes", f->name);
     if (claims > SIZE_MAX / 2)
         return fail(SOTTO_EFORMAT, "%s claims %llu bytes", f->name, (unsigned long long)claims);
     TRY(inflate_more(f, (size_t)claims, &end));
     if (f->size < claims)
-        return fail(SOTTO_EFORMAT, "%s ends after %zu bytes, of which its header claims %llu",
-                    f->name, f->size, (unsigned long long)claims);
+        return fail(SOTTO_EFORMAT, "%s ends after %zu bytes, but its header claims %llu", f->name,
+                    f->size, (unsigned long long)claims);
     if (end && f->size == claims)
         return SOTTO_OK;
     f->z.next_out = &extra;
     f->z.avail_out = 1;
     if (f->size > claims || inflate(&f->z, Z_NO_FLUSH) != Z_STREAM_END || f->z.avail_out == 0)
-        return fail(SOTTO_EFORMAT, "%s goes on behind the %llu bytes that its header claims",
+        return fail(SOTTO_EFORMAT, "%s continues after the %llu bytes that its header claims",
                     f->name, (unsigned long long)claims);
     return SOTTO_OK;
 }
@@ -137,7 +137,7 @@ enum sotto_status image_inflate(const uint8_t *data, size_t size, const char *na
     *out = NULL;
     *out_size = 0;
     return fail(SOTTO_EINVAL,
-                "%s is compressed, which this build cannot read: unpack it with gunzip, or install "
+                "%s is compressed, and this build has no zlib: unpack it with gunzip, or install "
                 "zlib1g-dev and build again",
                 name);
 }

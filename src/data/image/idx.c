@@ -27,8 +27,8 @@ static enum sotto_status check_idx_head(const uint8_t *data, size_t size, const 
     const char *what = magic == IMAGES ? "images" : "labels";
     const size_t head = magic == IMAGES ? IMAGES_HEAD : LABELS_HEAD;
     if (size < head)
-        return fail(SOTTO_EFORMAT, "%s has %zu bytes: IDX %s begin with %zu that say what follows",
-                    name, size, what, head);
+        return fail(SOTTO_EFORMAT, "%s has %zu bytes: IDX %s begin with a header of %zu", name,
+                    size, what, head);
     if (idx_number(data) != magic)
         return fail(SOTTO_EFORMAT, "%s begins with 0x%08x: IDX %s of bytes begin with 0x%08x", name,
                     idx_number(data), what, magic);

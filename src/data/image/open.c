@@ -121,9 +121,8 @@ static enum sotto_status choose_norm(struct images *l, const struct data_config 
     if (!norm.channels && split == DATA_TRAIN)
         norm = norm_of(&l->set, l->begin, l->end);
     if (!norm.channels)
-        return fail(SOTTO_EINVAL, "the mean and the standard deviation of the values that the "
-                                  "model was trained with are not known: say data.mean and "
-                                  "data.std");
+        return fail(SOTTO_EINVAL, "the mean and the standard deviation of the model's training "
+                                  "images are not known: set data.mean and data.std");
     return set_norm(l, &norm);
 }
 
@@ -159,7 +158,7 @@ static enum sotto_status choose_images(struct image_choice *c, const struct data
     const bool named = split == DATA_VALID && *config->valid;
     *c = (struct image_choice){0};
     if (!*(named ? config->valid : config->train))
-        return fail(SOTTO_EINVAL, "no %s data is named: say --data.%s=FOLDER",
+        return fail(SOTTO_EINVAL, "no %s data is named: set --data.%s=FOLDER",
                     split == DATA_TRAIN ? "training" : "validation",
                     split == DATA_TRAIN ? "train" : "valid");
     TRY(image_parts_find(&c->parts, named ? config->valid : config->train, config->format));

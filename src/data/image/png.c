@@ -124,7 +124,7 @@ enum sotto_status png_read(struct picture *out, const uint8_t *data, size_t size
     (void)data, (void)size;
     *out = (struct picture){0};
     return fail(SOTTO_EINVAL,
-                "%s is PNG, which this build cannot read: install libpng-dev and build again, or "
+                "%s is PNG, and this build has no libpng: install libpng-dev and build again, or "
                 "convert it to PPM",
                 name);
 }

@@ -50,8 +50,8 @@ enum sotto_status ppm_read(struct picture *out, const uint8_t *data, size_t size
     const size_t bytes = (size_t)width * (size_t)height * (size_t)channels;
     if (at >= size || !is_ppm_space(data[at]) || size - at - 1 < bytes)
         return fail(SOTTO_EFORMAT,
-                    "%s ends too soon: %d x %d x %d values want %zu bytes behind "
-                    "the header, there are %zu",
+                    "%s ends too soon: %d x %d x %d values need %zu bytes after the header, there "
+                    "are %zu",
                     name, height, width, channels, bytes, at < size ? size - at - 1 : 0);
     uint8_t *pixels = malloc(bytes);
     if (!pixels)

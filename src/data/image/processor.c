@@ -135,8 +135,7 @@ static enum sotto_status get_norm(const json_t *json, const struct processor_kin
     if (!kind && (!mean || json_is_null(mean) || !std || json_is_null(std)))
         return fail(
             SOTTO_EFORMAT,
-            "\"image_mean\" or \"image_std\" is missing, and what \"%s\" takes for it is not "
-            "known",
+            "\"image_mean\" or \"image_std\" is missing, and the default of \"%s\" is not known",
             processor_type(json));
     const struct image_norm none = {0}, *other = kind ? &kind->norm : &none;
     const int like = json_is_array(std) ? (int)json_array_size(std) : 0;
@@ -209,7 +208,7 @@ static enum sotto_status get_sides(const json_t *json, const struct processor_ki
         set_convnext(p, json);
     return p->keep > 0.01 && p->keep <= 1
                ? SOTTO_OK
-               : fail(SOTTO_EFORMAT, "\"crop_pct\" must lie between 0 and 1");
+               : fail(SOTTO_EFORMAT, "\"crop_pct\" must be between 0 and 1");
 }
 
 enum sotto_status processor_from_json(struct image_processor *p, const json_t *json,

@@ -79,11 +79,11 @@ static enum sotto_status explain_missing_text(const struct source_spec *spec, co
             snprintf(names + used, sizeof names - used, "%s\"%s\"", used ? ", " : "", key);
     }
     if (*names)
-        fail(st, "%s; its texts are %s: say which one with data.text_key", sotto_error(), names);
+        fail(st, "%s; its texts are %s: choose one with data.text_key", sotto_error(), names);
     if (!instruct_explain(st, record) && !*names)
         fail(st,
-             "%s, nor is another member: want {\"%s\": ...}, whose name is data.text_key, or "
-             "instructions: " INSTRUCT_SHAPES,
+             "%s, nor another text member: want {\"%s\": ...}, with the name set by data.text_key, "
+             "or instructions: " INSTRUCT_SHAPES,
              sotto_error(), spec->text_key);
     return st;
 }

@@ -63,10 +63,9 @@ static enum sotto_status recognise_format(enum data_format *out, const char *pat
              (memcmp(map.data, "\xff\xfe", 2) == 0 || memcmp(map.data, "\xfe\xff", 2) == 0))
         st = fail(SOTTO_EFORMAT, "%s is UTF-16: convert it with iconv -f UTF-16 -t UTF-8", path);
     else if (memchr(map.data, '\0', head))
-        st = fail(
-            SOTTO_EFORMAT,
-            "%s: unknown format; want text, .json, .jsonl or .bin (or say which with format = ...)",
-            path);
+        st =
+            fail(SOTTO_EFORMAT,
+                 "%s: unknown format; want text, .json, .jsonl or .bin (or set data.format)", path);
     else
         *out = DATA_TEXT;
     file_map_close(&map);
@@ -138,7 +137,8 @@ static enum sotto_status add_source_folder(struct spec_list *list, const char *f
     free(entries);
     if (st == SOTTO_OK && list->count == before)
         st = fail(SOTTO_EIO, "folder %s has no files%s", folder,
-                  folders ? " of its own, and the folders in it are not read: name those" : "");
+                  folders ? " of its own, and the folders in it are not read: name each of them"
+                          : "");
     return st;
 }
 
@@ -214,10 +214,10 @@ enum sotto_status source_list(struct source_spec **out, int *count,
             st = add_source_word(&list, word);
     }
     if (st == SOTTO_OK && list.count == 0)
-        st = fail(SOTTO_EINVAL, "no %s data is named: say --data.%s=FILE%s",
+        st = fail(SOTTO_EINVAL, "no %s data is named: set --data.%s=FILE%s",
                   split == DATA_TRAIN ? "training" : "validation",
                   split == DATA_TRAIN ? "train" : "valid",
-                  split == DATA_TRAIN ? ", or --data.train=stories for made-up ones" : "");
+                  split == DATA_TRAIN ? ", or --data.train=stories for synthetic stories" : "");
     if (st != SOTTO_OK) {
         free(list.specs);
         return st;

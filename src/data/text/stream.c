@@ -203,12 +203,13 @@ void loader_warn_turn(const struct loader *loader, const struct tokenizer *token
         return;
     const int id = tokenizer_turn_end(tokenizer);
     if (id < 0 || tokenizer_decode(tokenizer, &id, 1, &end, &size) != SOTTO_OK) {
-        log_warn("the model's chat template does not show which token ends a response, and the "
-                 "tokenizer has none that ends a text: responses are learned without an end");
+        log_warn("the model's chat template does not show the token at the end of a response, and "
+                 "the tokenizer has none at the end of a text: responses are learned without an "
+                 "end");
         return;
     }
-    log_warn("the model's chat template does not show which token ends a response: %s is learned "
-             "there; another one can be named by \"eos_token\" in tokenizer_config.json",
+    log_warn("the model's chat template does not show the token at the end of a response: %s is "
+             "learned there; \"eos_token\" in tokenizer_config.json sets another",
              end);
     free(end);
 }

@@ -92,7 +92,7 @@ static enum sotto_status open_cached(struct tokens *out, const char *path, int v
     if (out->vocab == vocab)
         return SOTTO_OK;
     enum sotto_status st =
-        fail(SOTTO_EFORMAT, "%s: header says a vocabulary of %lld, the tokenizer has %d", path,
+        fail(SOTTO_EFORMAT, "%s: vocabulary of %lld in the header, the tokenizer has %d", path,
              (long long)out->vocab, vocab);
     tokens_close(out);
     return st;
@@ -107,7 +107,7 @@ enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *
         if (file_exists(path)) {
             if (open_cached(out, path, tokenizer_vocab_size(tokenizer)) == SOTTO_OK)
                 return SOTTO_OK;
-            log_warn("the cached tokens of %s are made anew: %s", spec->path, sotto_error());
+            log_warn("the cached tokens of %s are made again: %s", spec->path, sotto_error());
         }
     }
     source_warn_encoding(spec);

@@ -73,13 +73,13 @@ static enum sotto_status parse_own(struct tokens *t, const uint8_t *data, size_t
     if (version != VERSION)
         return fail(SOTTO_EFORMAT, "%s: token file of version %u, want %d", name, version, VERSION);
     if (width != 2 && width != 4)
-        return fail(SOTTO_EFORMAT, "%s: header says %u bytes an id, want 2 or 4", name, width);
+        return fail(SOTTO_EFORMAT, "%s: header has %u bytes an id, want 2 or 4", name, width);
     if (vocab < 1 || vocab > INT32_MAX)
-        return fail(SOTTO_EFORMAT, "%s: header says a vocabulary of %llu, want 1 to %d", name,
+        return fail(SOTTO_EFORMAT, "%s: header has a vocabulary of %llu, want 1 to %d", name,
                     (unsigned long long)vocab, INT32_MAX);
     if ((size - HEADER) % width != 0 || count != (size - HEADER) / width)
         return fail(SOTTO_EFORMAT,
-                    "%s: header says %llu tokens of %u bytes, file has %zu bytes of them", name,
+                    "%s: header has %llu tokens of %u bytes, file has %zu bytes of them", name,
                     (unsigned long long)count, width, size - HEADER);
     t->data = data + HEADER;
     t->width = (int)width;
@@ -103,8 +103,8 @@ static enum sotto_status parse_llmc(struct tokens *t, const uint8_t *data, size_
     if (count != (uint64_t)(size - LLMC_HEADER) / (unsigned)width ||
         (size - LLMC_HEADER) % (unsigned)width)
         return fail(SOTTO_EFORMAT,
-                    "%s: header says %u tokens of %d bytes, file has %zu bytes of them", name,
-                    count, width, size - LLMC_HEADER);
+                    "%s: header has %u tokens of %d bytes, file has %zu bytes of them", name, count,
+                    width, size - LLMC_HEADER);
     t->data = data + LLMC_HEADER;
     t->width = width;
     t->count = count;
@@ -204,7 +204,7 @@ enum sotto_status tokens_copy(const struct tokens *tokens, int64_t start, int64_
     int64_t at = start;
     while (token_at(tokens, at) < tokens->vocab)
         at++;
-    return fail(SOTTO_EFORMAT, "token %lld has id %u, the header says a vocabulary of %lld",
+    return fail(SOTTO_EFORMAT, "token %lld has id %u, the header has a vocabulary of %lld",
                 (long long)at, token_at(tokens, at), (long long)tokens->vocab);
 }
 

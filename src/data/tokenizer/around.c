@@ -22,7 +22,7 @@ static enum sotto_status add_ids(struct tokenizer_around *to, const json_t *know
             return fail(SOTTO_EFORMAT, "\"%s\" must have ids from 0 to %d",
                         bpe_show(shown, name, strlen(name)), BPE_MAX_VOCAB - 1);
         if (to->count == TOKENIZER_MAX_AROUND)
-            return fail(SOTTO_EFORMAT, "more than %d tokens before or behind a text",
+            return fail(SOTTO_EFORMAT, "more than %d tokens before or after a text",
                         TOKENIZER_MAX_AROUND);
         to->ids[to->count++] = (int32_t)json_integer_value(id);
     }

@@ -130,7 +130,7 @@ static enum sotto_status check_added(const struct tokenizer *tokenizer, const ch
                     id, size, BPE_MAX_ADDED);
     uint32_t known = bpe_model_find(model, content, size);
     if (known != BPE_NONE && known != id)
-        return fail(SOTTO_EFORMAT, "added token \"%s\" has id %" PRId64 ", the vocabulary says %u",
+        return fail(SOTTO_EFORMAT, "added token \"%s\" has id %" PRId64 ", in the vocabulary %u",
                     bpe_show(a, content, size), id, known);
     if (known == BPE_NONE && id < model->size && model->token[id].text != BPE_NONE)
         return fail(SOTTO_EFORMAT, "added token \"%s\" has the id %" PRId64 " of token \"%s\"",

@@ -72,8 +72,7 @@ static enum sotto_status add_stage(struct tokenizer *tokenizer, struct bpe_stage
 /* Refuses a pre-tokenizer after ByteLevel: text is letters for bytes then. */
 static enum sotto_status check_before_bytes(const struct tokenizer *tokenizer)
 {
-    return tokenizer->split.bytes ? fail(SOTTO_EFORMAT, "nothing may come behind ByteLevel")
-                                  : SOTTO_OK;
+    return tokenizer->split.bytes ? fail(SOTTO_EFORMAT, "nothing may follow ByteLevel") : SOTTO_OK;
 }
 
 static enum sotto_status read_byte_level(struct tokenizer *tokenizer, const json_t *json)

@@ -77,7 +77,7 @@ struct arch {
                  "rows of an image; 0: as the data have it, here and below"),                      \
         IMAGE_OPTION(S, width, IMAGE_SIDE, "columns of an image"),                                 \
         IMAGE_OPTION(S, channels, IMAGE_CHANNELS, "1: grey, 3: red, green and blue"),              \
-        IMAGE_OPTION(S, classes, IMAGE_CLASSES, "classes to tell apart")
+        IMAGE_OPTION(S, classes, IMAGE_CLASSES, "number of classes")
 enum { IMAGE_SIDE = 1 << 14, IMAGE_CHANNELS = 4, IMAGE_CLASSES = 1 << 20 };
 
 #define ARCH_DECLARE(id, name) extern const struct arch arch_##name;

@@ -26,7 +26,9 @@ enum sotto_status gpt2_check(const struct model_config *c)
         return fail(SOTTO_EINVAL, "width = %d must be heads (%d) times head_width (%d)", c->width,
                     c->heads, c->head_width);
     if (c->kv_heads != c->heads)
-        return fail(SOTTO_EINVAL, "kv_heads = %d: gpt2 and gpt_neo have as many as heads (%d)",
+        return fail(SOTTO_EINVAL,
+                    "kv_heads = %d: gpt2 and gpt_neo have the same number as heads "
+                    "(%d)",
                     c->kv_heads, c->heads);
     if (c->rope_theta != 0)
         return fail(SOTTO_EINVAL, "rope_theta = %g: gpt2 and gpt_neo learn their positions",

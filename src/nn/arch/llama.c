@@ -198,8 +198,8 @@ static json_t *llama_to_json(const struct model_config *c)
 const struct arch arch_llama = {
     .number = ARCH_LLAMA,
     .name = "llama",
-    .about =
-        "Llama (2023): rotary positions, RMS norm, SwiGLU, fewer key/value heads where kv_heads says so",
+    .about = "Llama (2023): rotary positions, RMS norm, SwiGLU, optionally fewer key/value heads "
+             "(kv_heads)",
     .hf_class = "LlamaForCausalLM",
     .text = true,
     .defaults = llama_own_defaults,

@@ -35,7 +35,7 @@ static json_t *olmo2_to_json(const struct model_config *c)
 const struct arch arch_olmo2 = {
     .number = ARCH_OLMO2,
     .name = "olmo2",
-    .about = "OLMo 2 (2024): as Llama, with norms behind the sublayers and of q and k",
+    .about = "OLMo 2 (2024): as Llama, with norms after the sublayers, and norms of q and k",
     .hf_class = "Olmo2ForCausalLM",
     .text = true,
     .defaults = olmo2_defaults,

@@ -84,7 +84,8 @@ static enum sotto_status read_groups(const struct resnet_config *r, struct resne
                     r->depths, GROUPS);
     if (read_list(r->widths, g->width) != g->n)
         return fail(SOTTO_EINVAL,
-                    "resnet.widths = '%s' must be numbers from 1 to 65536, as many as depths (%d)",
+                    "resnet.widths = '%s' must be numbers from 1 to 65536, the same number of them "
+                    "as of depths (%d)",
                     r->widths, g->n);
     for (int i = 0; i < g->n; i++)
         g->blocks += g->depth[i];
@@ -127,7 +128,7 @@ static enum sotto_status resnet_check(const struct model_config *c)
                         "of %d",
                         g.width[i], REDUCTION);
     if (r->stem_width < 1 || r->stem_width > 1 << 16)
-        return fail(SOTTO_EINVAL, "resnet.stem_width = %d must lie in 1 to 65536", r->stem_width);
+        return fail(SOTTO_EINVAL, "resnet.stem_width = %d must be in 1 to 65536", r->stem_width);
     return image_check(&r->image, "resnet");
 }
 

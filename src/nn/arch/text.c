@@ -83,7 +83,7 @@ enum sotto_status text_check(const struct model_config *c)
                     c->head_width, c->mlp_width);
     if (!(c->norm_eps >= 0 && c->norm_eps <= 1) || !(c->rope_theta >= 0 && c->rope_theta <= 1e12))
         return fail(SOTTO_EINVAL,
-                    "norm_eps = %g and rope_theta = %g must lie in [0, 1] and [0, 1e12]",
+                    "norm_eps = %g and rope_theta = %g must be in [0, 1] and [0, 1e12]",
                     c->norm_eps, c->rope_theta);
     return SOTTO_OK;
 }

@@ -49,7 +49,7 @@ static enum sotto_status vit_check(const struct model_config *c)
     if (c->width % c->heads)
         return fail(SOTTO_EINVAL, "heads = %d do not divide width = %d", c->heads, c->width);
     if (!(c->norm_eps >= 0 && c->norm_eps <= 1))
-        return fail(SOTTO_EINVAL, "norm_eps = %g must lie in [0, 1]", c->norm_eps);
+        return fail(SOTTO_EINVAL, "norm_eps = %g must be in [0, 1]", c->norm_eps);
     for (int i = 0; strcmp(activations[i], c->activation) != 0; i++)
         if (!activations[i + 1])
             return fail(SOTTO_EINVAL, "activation '%s' is not known: want gelu or gelu_new",

@@ -116,8 +116,7 @@ enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, siz
                               bpe_model_find(model, right, right_size), BPE_NONE};
     if (merge.left == BPE_NONE || merge.right == BPE_NONE) {
         bool first = merge.left == BPE_NONE;
-        return fail(SOTTO_EFORMAT, "merge %u names \"%s\", which is not in the vocabulary",
-                    model->n_merge,
+        return fail(SOTTO_EFORMAT, "merge %u names \"%s\": not in the vocabulary", model->n_merge,
                     bpe_show(a, first ? left : right, first ? left_size : right_size));
     }
     if (left_size == 0 || right_size == 0)
