@@ -21,7 +21,7 @@ static void print_overview(const struct command *const *all, FILE *out)
             sotto_version());
     for (int i = 0; all[i]; i++)
         fprintf(out, "  %-10s %s\n", all[i]->name, all[i]->summary);
-    fprintf(out, "\nsotto COMMAND --help tells about one of them. Start with:\n"
+    fprintf(out, "\nsotto COMMAND --help describes a command. Start with:\n"
                  "  sotto train --out=my-run --data.train=book.txt --steps=500\n");
 }
 

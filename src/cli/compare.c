@@ -21,8 +21,8 @@ struct compare_command {
 #define S struct compare_command
 static const struct option table[] = {
     OPTION_TEXT(S, only, "", "run these only, as in ddp,acco"),
-    OPTION_BOOL(S, again, "false", "run anew what was run before: its folders are removed"),
-    OPTION_BOOL(S, list, "false", "show the runs and what they set, and run nothing"),
+    OPTION_BOOL(S, again, "false", "repeat finished runs: their folders are removed"),
+    OPTION_BOOL(S, list, "false", "show the runs and their options, and run nothing"),
 };
 #undef S
 
@@ -31,7 +31,7 @@ static int sections(void *config, struct option_section *out)
     _Static_assert(sizeof(struct compare_command) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
     _Static_assert(RUN_SECTIONS + 2 <= CLI_SECTIONS, "raise CLI_SECTIONS");
     struct compare_command *c = config;
-    out[0] = (struct option_section)OPTION_SECTION("", "what to do", table, c);
+    out[0] = (struct option_section)OPTION_SECTION("", "options of the command", table, c);
     out[1] = compare_section(&c->compare);
     out[1].name = "";
     out[1].about = "the comparison, over FILE's [compare]";
@@ -87,7 +87,7 @@ static void tell_round_of(void *arg, const struct compare_at *at, const struct r
 static void print_way_on(void *arg, const struct comm *world)
 {
     const struct compare_command *c = ((struct watched *)arg)->command;
-    printf("to go on: ");
+    printf("to continue: ");
     mpi_print_launcher(world, stdout);
     option_put_word(c->program, stdout);
     printf(" compare");

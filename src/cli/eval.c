@@ -35,7 +35,7 @@ static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum
 #define S struct eval_config
 static const struct option table[] = {
     OPTION_TEXT(S, model, "run", "folder of a run or of any Hugging Face model"),
-    OPTION_TEXT(S, last_words, "", "JSONL of texts whose last word is to be predicted (LAMBADA)"),
+    OPTION_TEXT(S, last_words, "", "JSONL of texts, to predict the last word of each (LAMBADA)"),
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences or images computed at once"),
     OPTION_INT(S, seq, "0", 0, 1 << 22,
                "tokens of a sequence; 0: as the model was trained, or as it has positions"),
@@ -43,7 +43,7 @@ static const struct option table[] = {
     OPTION_TEXT(S, logits, "",
                 "safetensors file that receives tokens (or images and labels) and logits of the "
                 "first batch"),
-    OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
+    OPTION_ENUM(S, activations, "fp32", activation_names, "type of the data between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
@@ -54,7 +54,7 @@ static int sections(void *config, struct option_section *out)
     struct eval_options *o = config;
     out[0] = (struct option_section)OPTION_SECTION("", "options", table, &o->eval);
     out[1] = data_section(&o->data);
-    out[1].about = "what is evaluated";
+    out[1].about = "evaluation data";
     return 2;
 }
 
@@ -230,11 +230,11 @@ static int classes_of(const struct loaded_model *l)
 static enum sotto_status check_classes(const struct image_set *set, int classes)
 {
     if (set->classes > classes)
-        return fail(SOTTO_EINVAL, "the data have %d classes, the model tells %d apart",
-                    set->classes, classes);
+        return fail(SOTTO_EINVAL, "the data have %d classes, the model has %d", set->classes,
+                    classes);
     if (set->names && set->classes < classes)
-        log_warn("the data have %d classes, the model tells %d apart and has no names for them: "
-                 "they are its first ones",
+        log_warn("the data have %d classes, the model has %d and no names: classes are matched by "
+                 "number",
                  set->classes, classes);
     return SOTTO_OK;
 }
@@ -281,7 +281,7 @@ static enum sotto_status on_last_words(struct loaded_model *l, const struct eval
     struct eval_progress p = progress_begin();
     const struct evaluation_watch watch = {tell, &p};
     if (!l->tokenizer)
-        return fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --data.tokenizer=FILE");
+        return fail(SOTTO_EINVAL, "the model has no tokenizer.json: set --data.tokenizer=FILE");
     enum sotto_status st = evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
                                                o->eval.last_words, o->data.text_key,
                                                (enum dtype)o->eval.activations, &watch, &r);
@@ -300,7 +300,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     const bool data = *o->data.train || *o->data.valid || o->data.format == DATA_STORIES;
     if (!data && !*o->eval.last_words)
         return fail(SOTTO_EINVAL,
-                    "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE");
+                    "nothing to evaluate on: set --data.valid=FILE or --last_words=FILE");
     if (o->data.vocab)
         return fail(SOTTO_EINVAL,
                     "data.vocab = %d has no effect: a model is evaluated with the "

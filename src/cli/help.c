@@ -24,7 +24,7 @@ static void print_methods(const char *command)
     for (int i = 0; method_preset(i); i++)
         printf("    %s: %s x %s\n", method_preset(i)->name, method_preset(i)->shard->name,
                method_preset(i)->replicate->name);
-    printf("sotto %s --help METHOD   tells the options of one method\n", command);
+    printf("sotto %s --help METHOD   the options of one method\n", command);
 }
 
 static bool has_methods(const struct option_section *sections, int n)
@@ -76,15 +76,15 @@ static void print_short(const struct command *c, const struct option_section *se
             option_help(&sections[s], 1, stdout);
     if (!first)
         return;
-    printf("\nOptions come in sections:\n");
+    printf("\nOptions are in sections:\n");
     for (int s = 0; s < n; s++)
         if (*sections[s].name && (!sections[s].used || is_arch(&sections[s])))
             printf("  %-10s %s\n", sections[s].name, sections[s].about);
     if (has_methods(sections, n))
         print_methods(c->name);
-    printf("\nsotto %s --help SECTION  tells the options of one section\n"
-           "sotto %s --help KEY      tells about one option, such as %s.%s\n"
-           "sotto %s --help all      tells everything\n",
+    printf("\nsotto %s --help SECTION  the options of one section\n"
+           "sotto %s --help KEY      one option, such as %s.%s\n"
+           "sotto %s --help all      everything\n",
            c->name, c->name, first->name, first->table[0].key, c->name);
 }
 
@@ -96,9 +96,9 @@ static bool print_section(const struct option_section *sections, int n, const ch
             if (strcmp(topic, "model") == 0)
                 print_archs();
             printf(
-                "\nIn a file these stand under [%s] without the prefix; on the command line a key "
-                "that\nonly one section has may go without it too%s.\n",
-                topic, sections[s].used ? ", where it is chosen" : "");
+                "\nIn a file these keys are under [%s] without the prefix; on the command line a "
+                "key that only\none section has needs no prefix%s.\n",
+                topic, sections[s].used ? ", if the section is in use" : "");
             return true;
         }
     return false;

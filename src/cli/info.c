@@ -28,20 +28,20 @@ static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum
 #define S struct info_config
 static const struct option table[] = {
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences of a micro-batch, for the memory table"),
-    OPTION_INT(S, seq, "0", 0, 1 << 22,
-               "tokens of a sequence; 0: as many as the model has positions"),
+    OPTION_INT(S, seq, "0", 0, 1 << 22, "tokens of a sequence; 0: the model's positions"),
     OPTION_INT(S, vocab, "8192", 1, 1 << 24, "vocabulary of presets that take the tokenizer's"),
     OPTION_INT(S, image_size, "0", 0, 1 << 14,
                "rows and columns that the images of a set are brought to, 0: as they are; for "
                "presets that take the data's, 0: 32"),
     OPTION_INT(S, channels, "3", 1, 3, "for such presets: 1: grey, 3: colours"),
-    OPTION_INT(S, classes, "10", 1, 1 << 20, "the same: classes to tell apart"),
+    OPTION_INT(S, classes, "10", 1, 1 << 20, "number of classes, for such presets"),
     OPTION_INT(S, stages, "0", 0, 4096,
                "stages that the model is cut into; 0: 1, or 4 with a schedule"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "as train.activations"),
-    OPTION_ENUM(S, schedule, "none", schedule_names,
-                "draw what runs when: cyclic data parallelism, or what it is compared with"),
+    OPTION_ENUM(
+        S, schedule, "none", schedule_names,
+        "draw the timeline of cyclic data parallelism, or of a schedule to compare it with"),
     OPTION_ENUM(S, placement, "auto", schedule_placements,
                 "where the schedule runs; auto: pp for 1f1b, otherwise dp"),
     OPTION_FILE(S, svg, "", "draw the schedule into this file too"),
@@ -308,7 +308,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     if (n_words > 1)
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
     if (c->schedule == SCHEDULE_NONE && (*c->svg || c->placement))
-        return fail(SOTTO_EINVAL, "--%s is of a schedule: say which, with --schedule",
+        return fail(SOTTO_EINVAL, "--%s belongs to a schedule: set --schedule, too",
                     *c->svg ? "svg" : "placement");
     if (n_words == 1 && is_images(words[0]))
         return print_images(words[0], c);
@@ -341,7 +341,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
 
 const struct command command_info = {
     .name = "info",
-    .summary = "what this build can do; sizes of a preset, model or set of images",
+    .summary = "features of this build; sizes of a preset, model or set of images",
     .usage = "[PRESET|MODEL|IMAGES] [--key=value ...]",
     .example = "  sotto info\n  sotto info gpt2 --batch=4 --seq=256\n"
                "  sotto info gpt2 --stages=4\n"

@@ -50,8 +50,7 @@ static void print_crowd(const struct cluster *c)
     int cores;
     const int threads = cluster_crowd(c, &cores);
     if (threads)
-        printf("threads: %d on %d %s, which take turns there\n", threads, cores,
-               cores == 1 ? "core" : "cores");
+        printf("threads: %d share %d %s\n", threads, cores, cores == 1 ? "core" : "cores");
 }
 
 static void print_header(const struct run *run)
@@ -182,7 +181,8 @@ static enum sotto_status print_traffic(const struct run *run)
     TRY(traffic_of(run, &t, &known));
     if (!known) {
         printf("wire: %s\n", strategy_async(&run->config.strategy)
-                                 ? "up to the pace of the groups, which send when they are ready"
+                                 ? "up to the speed of the groups, each of which sends when it is "
+                                   "ready"
                                  : "known when the run has measured how often groups meet");
         return SOTTO_OK;
     }
@@ -225,7 +225,7 @@ static enum sotto_status print_estimate(const struct run *run)
     else if (device_place(device) != PLACE_HOST)
         printf("; this process takes %.1f MB of its device", e.total / 1e6);
     if (!device_named(device))
-        printf(", and the scratch of a GPU's kernels, which this build without CUDA does not know");
+        printf(", and the scratch of a GPU's kernels, unknown to this build without CUDA");
     if (isfinite(a.bytes))
         printf("; %s has %.0f MB left", a.by, a.bytes / 1e6);
     printf("\n");
@@ -242,7 +242,8 @@ static enum sotto_status print_disk(const struct run *run)
     printf("disk: about %.0f bytes a checkpoint, up to %lld at once", n.checkpoint,
            (long long)n.most);
     if (n.present)
-        printf(", of which %lld %s there", (long long)n.present, n.present == 1 ? "is" : "are");
+        printf(", of which %lld %s already there", (long long)n.present,
+               n.present == 1 ? "is" : "are");
     printf(": %.1f MB more", n.more / 1e6);
     if (isfinite(a.bytes))
         printf("; %.0f MB are left", a.bytes / 1e6);
@@ -267,8 +268,8 @@ enum sotto_status plan_print(const struct run *run)
     TRY(print_estimate(run));
     TRY(print_disk(run));
     printf("folder: %s%s\n", t->out,
-           *run->checkpoint      ? ", whose run would be gone on with"
-           : file_exists(t->out) ? ", which is there"
+           *run->checkpoint      ? ", whose run would be continued"
+           : file_exists(t->out) ? ", which exists"
                                  : ", which would be made");
     printf("dry run: nothing was trained, and the folder is as it was\n");
     return SOTTO_OK;

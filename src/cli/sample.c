@@ -25,7 +25,7 @@ static const struct option table[] = {
     OPTION_TEXT(S, tokenizer, "", "file or folder; empty: the model's own"),
     OPTION_TEXT(
         S, prompt, "",
-        "text to go on from; @FILE: what a file holds; -: standard input; empty: the beginning "
+        "text to continue; @FILE: the contents of a file; -: standard input; empty: the beginning "
         "of a document"),
     OPTION_INT(S, tokens, "200", 1, 1e9, "tokens to draw"),
     OPTION_INT(S, count, "1", 1, 1e6, "samples"),
@@ -36,7 +36,7 @@ static const struct option table[] = {
     OPTION_BOOL(S, stop_at_end, "true",
                 "stop at a token that ends a text: eos_token_id of generation_config.json, else of "
                 "config.json, else the tokenizer's"),
-    OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
+    OPTION_ENUM(S, activations, "fp32", activation_names, "type of the data between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
@@ -129,7 +129,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
         st = fail(SOTTO_EINVAL, "%s holds a model of images: there is no text to draw from it",
                   n_words ? words[0] : c->model);
     else if (open && !l.tokenizer)
-        st = fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --tokenizer=FILE");
+        st = fail(SOTTO_EINVAL, "the model has no tokenizer.json: set --tokenizer=FILE");
     for (int i = 0; i < c->count && st == SOTTO_OK; i++) {
         if (i)
             puts("---");

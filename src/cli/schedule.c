@@ -159,7 +159,7 @@ static void print_count(const struct cdp_schedule *s)
     printf("  %-41s %8d\n", "activations sent between stages", (int)c.activation);
     printf("  %-41s %8d\n", "their gradients", (int)c.gradient);
     printf("  %-41s %8d\n", "messages a device sends at once, at most", c.most);
-    printf("  %-41s %8d\n", "messages one behind another, at most", c.hops);
+    printf("  %-41s %8d\n", "consecutive messages, at most", c.hops);
 }
 
 enum sotto_status schedule_print(const struct cdp_schedule *s, enum schedule_kind kind)
@@ -178,7 +178,7 @@ enum sotto_status schedule_print(const struct cdp_schedule *s, enum schedule_kin
     print_row(s, "updated stage", width, schedule_update);
     print_row(s, "messages", width, messages);
     print_row(s, "stage activations", width, activations);
-    printf("updates come behind their time step (*: of several stages), messages in front of it\n");
+    printf("updates are after their time step (*: of several stages), messages before it\n");
     print_count(s);
     return SOTTO_OK;
 }

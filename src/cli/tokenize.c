@@ -27,7 +27,8 @@ static const struct option table[] = {
     OPTION_INT(S, vocab, "8192", 257, 1 << 22, "train: size of the vocabulary"),
     OPTION_INT(S, min_frequency, "2", 1, 1 << 30, "train: a pair seen less often is not merged"),
     OPTION_BOOL(S, special, "true",
-                "encode: with what the tokenizer's post-processor puts around a text, such as <s>"),
+                "encode: with the tokens that the tokenizer's post-processor puts around a text, "
+                "such as <s>"),
     OPTION_TEXT(S, end, "<|endoftext|>", "train: the token that ends a document; empty: none"),
 };
 #undef S
@@ -80,7 +81,8 @@ static enum sotto_status train(const struct tokenize_config *c)
     struct tokenizer *tokenizer = NULL;
     enum sotto_status st = SOTTO_OK;
     if (!*c->out)
-        return fail(SOTTO_EINVAL, "tokenize train: say where to write with --out=tokenizer.json");
+        return fail(SOTTO_EINVAL,
+                    "tokenize train: set the file to write with --out=tokenizer.json");
     TRY_DONE(read_texts(&t, c->input));
     struct tokenizer_training how = {c->vocab, c->min_frequency, *c->end ? c->end : NULL};
     double begin = clock_now(&clock_real);
@@ -206,7 +208,7 @@ static enum sotto_status decode(const struct tokenize_config *c, const struct to
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
     const struct tokenize_config *c = config;
-    static const char *const verbs = "say one of: sotto tokenize train, encode, decode";
+    static const char *const verbs = "want one of: sotto tokenize train, encode, decode";
     const char *verb = n_words ? words[0] : "";
     if (!*verb)
         return fail(SOTTO_EINVAL, "%s", verbs);
@@ -219,7 +221,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     if (strcmp(verb, "train") == 0)
         return train(c);
     if (!*c->tokenizer)
-        return fail(SOTTO_EINVAL, "tokenize %s: say --tokenizer=FILE or FOLDER", verb);
+        return fail(SOTTO_EINVAL, "tokenize %s: set --tokenizer=FILE or FOLDER", verb);
     struct tokenizer *tokenizer;
     TRY(tokenizer_open(&tokenizer, c->tokenizer));
     enum sotto_status st =

@@ -24,7 +24,7 @@ struct train_command {
 #define S struct train_command
 static const struct option table[] = {
     OPTION_BOOL(S, dry_run, "false",
-                "check everything, print what would be done, and leave the folder alone"),
+                "check everything, print the plan, and leave the folder unchanged"),
 };
 #undef S
 
@@ -33,7 +33,7 @@ static int sections(void *config, struct option_section *out)
     _Static_assert(sizeof(struct train_command) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
     _Static_assert(RUN_SECTIONS + 1 <= CLI_SECTIONS, "raise CLI_SECTIONS");
     struct train_command *c = config;
-    out[0] = (struct option_section)OPTION_SECTION("", "what to do", table, c);
+    out[0] = (struct option_section)OPTION_SECTION("", "options of the command", table, c);
     run_sections(&c->run, out + 1);
     return RUN_SECTIONS + 1;
 }
@@ -113,8 +113,8 @@ static void print_idle(const struct run *run)
     printf("nothing is left to do: the run in %s has %lld steps already", run->config.train.out,
            (long long)s->step);
     if (s->steps < s->step)
-        printf(", and only %lld are asked for", (long long)s->steps);
-    printf("; a larger %s goes on (state %016" PRIx64 ")\n",
+        printf(", and only %lld are requested", (long long)s->steps);
+    printf("; a larger %s continues it (state %016" PRIx64 ")\n",
            best_over(&s->best, &run->config.train) ? "--patience" : "--steps", s->hash);
 }
 
@@ -142,8 +142,8 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
         step = -1;
     if (st == SOTTO_ENUMERIC && step > 0 && step == run->diverged)
         fprintf(to,
-                "its parameters may have diverged already: where the command below fails at step "
-                "%lld again, remove %s, and it goes on from the checkpoint before\n",
+                "its parameters may have diverged already: if the command below fails at step %lld "
+                "again, remove %s, and the command continues from the checkpoint before\n",
                 (long long)step + 1, folder);
     FILE *text = open_memstream(&command, &size);
     const bool known = text && resume_command(run, st == SOTTO_ENUMERIC ? 0.1 : 1, text);
@@ -152,10 +152,10 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
     fflush(to); /* a launcher prints one write in one piece, and mixes several with other ranks'
                    output */
     if (text && fclose(text) == 0 && known)
-        fprintf(to, "to go on%s: %s\n",
+        fprintf(to, "to continue%s: %s\n",
                 st == SOTTO_ENUMERIC ? " with a tenth of the learning rate" : "", command);
     else if (!known && st != SOTTO_ESTOPPED && run_keeps(run) && run->cluster.leads)
-        fprintf(to, "there is no checkpoint to go on from\n");
+        fprintf(to, "there is no checkpoint to continue from\n");
     free(command);
     fflush(to);
     status_raise(&cause);
@@ -194,31 +194,31 @@ static const char *find_lost(const void *arg)
 static void write_asked(const struct run *run, bool saved, FILE *out)
 {
     if (!run_keeps(run)) {
-        fputs(", asked to stop as soon as all workers can; nothing is saved\n", out);
+        fputs(", will stop as soon as all workers can; nothing is saved\n", out);
         return;
     }
-    fputs(", asked to stop: saving as soon as all workers can; ", out);
+    fputs(", will stop: saving as soon as all workers can; ", out);
     fputs(saved ? "should the process be killed before, " : "there is no checkpoint yet\n", out);
     if (!saved)
         return;
     resume_plainly(run, out);
     put_lacking(run, " (", ")", out);
-    fputs(" goes on from the last checkpoint\n", out);
+    fputs(" continues from the last checkpoint\n", out);
 }
 
 static void write_gone(const struct run *run, const char *folder, FILE *out)
 {
-    fputs(" is gone, and the run cannot go on without it; ", out);
+    fputs(" is gone, and the run cannot continue without it; ", out);
     if (!run_keeps(run)) {
         fputs("nothing is saved\n", out);
     } else if (!run->cluster.leads) {
         resume_plainly(run, out);
         put_lacking(run, " (", ")", out);
-        fputs(" goes on from the last checkpoint, if there is one\n", out);
+        fputs(" continues from the last checkpoint, if there is one\n", out);
     } else if (!*folder) {
         fputs("there is no checkpoint yet\n", out);
     } else {
-        fprintf(out, "the last checkpoint is %s\nto go on: ", folder);
+        fprintf(out, "the last checkpoint is %s\nto continue: ", folder);
         resume_plainly(run, out);
         put_lacking(run, "  # ", "", out);
         fputc('\n', out);
@@ -273,7 +273,7 @@ static void write_over(const struct run *run, FILE *out)
     fputs(" was stopped and is saved, without a report: ", out);
     resume_plainly(run, out);
     put_lacking(run, " (", ")", out);
-    fputs(" goes on with it\n", out);
+    fputs(" continues the run\n", out);
 }
 
 /* Sets the texts for the time after saving: a launcher may kill a rank whose report takes long, and
@@ -330,12 +330,12 @@ static enum sotto_status refuse_checkpoint(const char *folder)
         return SOTTO_OK;
     if (steps_named(folder, &step, run))
         return fail(SOTTO_EINVAL,
-                    "%s is a checkpoint outside of a run's folder: --out=FOLDER says where to go "
-                    "on from it",
+                    "%s is a checkpoint outside of a run's folder: --out=FOLDER sets the folder to "
+                    "continue in",
                     folder);
     return fail(SOTTO_EINVAL,
-                "%s holds a checkpoint under another name than step-00000100, which tells its "
-                "step: --resume takes a checkpoint under that name alone",
+                "%s holds a checkpoint under another name than step-00000100, and its step is "
+                "unknown: --resume takes a checkpoint under such a name only",
                 folder);
 }
 
@@ -350,7 +350,7 @@ static enum sotto_status refuse_two_folders(const char *folder, const char *out)
         return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder, out);
     return fail(SOTTO_EINVAL,
                 "--resume %s and train.out = %s name two folders: `sotto train --resume %s "
-                "--out=%s` goes on from that run's newest checkpoint in the other one",
+                "--out=%s` continues from that run's newest checkpoint in the other folder",
                 folder, out, option_word(newest, from, sizeof from),
                 option_word(out, to, sizeof to));
 }
@@ -361,8 +361,8 @@ static enum sotto_status refuse_without(const char *folder)
     TRY(rundir_unused(folder)); /* the first checkpoint may be in progress */
     TRY(refuse_checkpoint(folder));
     return fail(SOTTO_EINVAL,
-                "there is no checkpoint in %s to go on from: a run is saved at its end, and before "
-                "that by train.save_minutes and train.save_every",
+                "there is no checkpoint in %s to continue from: a run is saved at its end, and "
+                "before that by train.save_minutes and train.save_every",
                 folder);
 }
 
@@ -452,7 +452,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     struct train_command *t = config;
     TRY(check_words(line->words, line->n_words));
     if (line->folder && !t->run.train.resume)
-        return fail(SOTTO_EINVAL, "%s is a folder: --resume %s goes on with the run in it",
+        return fail(SOTTO_EINVAL, "%s is a folder: --resume %s continues the run in it",
                     line->folder, line->folder);
     if (!t->run.train.resume)
         return SOTTO_OK;
@@ -539,7 +539,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
 
 const struct command command_train = {
     .name = "train",
-    .summary = "train a model, or go on training one",
+    .summary = "train a model, or continue training",
     .usage = "[CONFIG.ini] [--resume RUN] [--key=value ...]",
     .example = "  sotto train --out=my-run --data.train=book.txt --steps=500\n"
                "  sotto train --resume my-run\n"

@@ -124,7 +124,7 @@ for i in "${!methods[@]}"; do
     kill -INT "$(ranks $out | sed -n 2p)"
     wait $pid && { cat out >&2; die "a run that was asked to stop ended well"; }
     says 'stopped at step [0-9]* of 100000; everything is saved in '
-    way=$(sed -n 's/^to go on: //p' out)
+    way=$(sed -n 's/^to continue: //p' out)
     last=$(ls $out/checkpoints | tail -1)
     steps=$((10#${last#step-} + 10))
     [ $open_mpi = yes ] || way="${mpirun[*]} -n 4 $sotto train --resume $out"

@@ -211,7 +211,7 @@ kill -INT $pid
 wait $pid
 [ $? = 130 ] || die "exit code of an interrupted comparison: $(cat out)"
 says '^\[1/3\] fast: stopped$'
-says "^to go on: $sotto compare rates.ini --steps=100000 --out=stopped\$"
+says "^to continue: $sotto compare rates.ini --steps=100000 --out=stopped\$"
 if launcher "$sotto"; then
     for rank in 1 2; do # the first and the last
         share_has $rank 2 || continue
@@ -219,7 +219,7 @@ if launcher "$sotto"; then
         kill -INT "$(pgrep -f "^$sotto compare .*--out=$scratch/rank$rank\$" | sed -n ${rank}p)"
         wait $pid
         says '^\[1/3\] fast: stopped$'
-        says "^to go on: [^ ]*mpirun.* -n 2 $sotto compare rates.ini --steps=100000 --out=$scratch/rank$rank\$"
+        says "^to continue: [^ ]*mpirun.* -n 2 $sotto compare rates.ini --steps=100000 --out=$scratch/rank$rank\$"
     done
 fi
 

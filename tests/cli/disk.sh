@@ -80,7 +80,7 @@ for by in save_every=5:disk/run save_minutes=1e-9:link; do
     says "^warning: $run cannot be written: step $last is saved in $scratch/run-rescued, and \`sotto train --resume $scratch/run-rescued\` goes on from there$"
     says "stopped at step $last of 30; everything is saved in $scratch/run-rescued$"
     [ "$last" -gt 20 ] || die "it went on from step $last"
-    way=$(sed -n 's/^to go on: //p' out)
+    way=$(sed -n 's/^to continue: //p' out)
     rm disk/filler
     succeeds eval "${way/ --check_disk=false/}"
     resumed=$(state)

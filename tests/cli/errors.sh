@@ -88,7 +88,7 @@ fails_with "no training data is named: set --data.train=FILE" "$sotto" train --o
 
 printf 'Anna and Ben went to the lake. They found a red boat.\n%.0s' {1..40} >text
 succeeds "${train[@]}"
-fails_with "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE" "$sotto" eval run
+fails_with "nothing to evaluate on: set --data.valid=FILE or --last_words=FILE" "$sotto" eval run
 echo '{"text": "They found a red boat."}' >words.jsonl
 succeeds "$sotto" eval run --last_words=words.jsonl
 [ "$(wc -l <out)" = 1 ] || die "last words alone, but: $(cat out)"
@@ -154,7 +154,7 @@ done
 rm bare/tokenizer*.json
 fails_with "is text: it needs a tokenizer (data.tokenizer)" "${tune[@]}" --init=bare
 fails_with "sotto: tokenize encode: 'h.txt' is a word too many: a file is named with --input=h.txt" "$sotto" tokenize encode h.txt
-fails_with "tokenize: unknown 'enc': say one of" "$sotto" tokenize enc
+fails_with "tokenize: unknown 'enc': want one of" "$sotto" tokenize enc
 "$sotto" tokenize encode --tokenizer=run --input=text --out=text.bin >out || die "tokenize encode"
 printf '{"model": {"type": "Unigram"}}' >bare/tokenizer.json # of a kind that is not known here
 fails_with 'pre_tokenizer must have a ByteLevel' "${tune[@]}" --init=bare
@@ -195,10 +195,10 @@ fails_with "a format that only Python reads" "$sotto" sample model
 fails_with "step " "${train[@]}" --data.stories=200 --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
 says 'the last good checkpoint is nan/checkpoints/'
 says ': training has diverged; try a lower optim.lr \(now 900\), a longer optim.warmup \(now [0-9]* steps\) or optim.clip = [0-9.]* \(now [0-9.]*(, off)?\)$'
-says "^to go on with a tenth of the learning rate: $sotto train --resume nan --optim.lr=90$"
+says "^to continue with a tenth of the learning rate: $sotto train --resume nan --optim.lr=90$"
 last=$(sed -n 's/^the last good checkpoint is //p' out)
 step=$((10#${last##*-}))
-says "^its parameters may have diverged already: where the command below fails at step $((step + 1)) again, remove $last, and it goes on "
+says "^its parameters may have diverged already: if the command below fails at step $((step + 1)) again, remove $last, and the command continues "
 succeeds "$sotto" sample "$last" --tokens=1 --prompt=A
 # With checkpoints further apart than that the last one is older.
 fails_with "step " "${train[@]}" --out=older --steps=100 --save_every=1000 --save_minutes=0 --optim.kind=sgd --optim.lr=900 \
@@ -207,7 +207,7 @@ fails_with "step " "${train[@]}" --out=older --steps=100 --save_every=1000 --sav
 
 fails_with ": training has diverged; try a lower optim.lr (now 900), diloco.outer_lr (now 0.7)" "${train[@]}" --out=none --steps=100 \
     --workers=2 --strategy=diloco --diloco.H=3 --optim.lr=900 --optim.schedule=constant --optim.warmup=0
-says '^there is no checkpoint to go on from$'
+says '^there is no checkpoint to continue from$'
 fails_with ": training has diverged; try a lower optim.lr (now 900), async-diloco.outer_lr (now 0.7)" "${train[@]}" --out=none --steps=100 \
     --workers=2 --strategy=async-diloco --H=50 --optim.lr=900 --optim.schedule=constant --optim.warmup=0
 

@@ -66,7 +66,7 @@ says '^resuming from fork/checkpoints/step-00000020$'
 [ "$(state)" = "$want" ] || die "from step 20: $(state), want $want"
 [ "$(grep -o '"step": [0-9]*' fork/metrics.jsonl)" = "$(grep -o '"step": [0-9]*' whole/metrics.jsonl)" ] || die "metrics of a fork"
 fails_with "fork already holds a run of 40 steps" "$sotto" train --resume $older --out=fork
-cp -r $older . && fails_with "is a checkpoint outside of a run's folder: --out=FOLDER says where" "$sotto" train --resume step-00000020
+cp -r $older . && fails_with "is a checkpoint outside of a run's folder: --out=FOLDER sets the folder" "$sotto" train --resume step-00000020
 find whole -printf '%p %s %T@\n' >after
 cmp before after || die "going on elsewhere changed the run"
 succeeds "$sotto" train --resume whole/checkpoints/step-00000040
@@ -198,8 +198,8 @@ ls -lR plain >before
 for change in layers=3 model=gpt2 data.vocab=400 data.tokenizer=part init=part optim.kind=sgd; do
     fails_with "${change%=*}" "$sotto" train --resume plain --"$change"
 done
-fails_with "work is a folder: --resume $scratch/work goes on with the run in it" "$sotto" train "$scratch/work"
-fails_with "there is no checkpoint in ../elsewhere to go on from" "$sotto" train --resume ../elsewhere
+fails_with "work is a folder: --resume $scratch/work continues the run in it" "$sotto" train "$scratch/work"
+fails_with "there is no checkpoint in ../elsewhere to continue from" "$sotto" train --resume ../elsewhere
 fails_with "--resume nowhere: there is no such folder" "$sotto" train --resume nowhere
 for spelt in "--resume book.txt" "--resume=book.txt"; do
     fails_with "--resume book.txt: that is no folder, and --resume wants the folder of a run" "$sotto" train $spelt
@@ -264,7 +264,7 @@ pid=$!
 await wrote 'step 5/' out
 kill -INT $pid
 wait $pid
-way=$(sed -n 's/^to go on: //p' out)
+way=$(sed -n 's/^to continue: //p' out)
 [ "$way" = "$sotto train --resume 'a folder'" ] || { cat out >&2; die "the way on is: $way"; }
 last=$((10#$(ls 'a folder/checkpoints' | sed 's/step-//')))
 succeeds eval "$way --steps=$((last + 5))"

@@ -74,10 +74,10 @@ ln -s nowhere odd/bus/9.pgm
 succeeds "$sotto" info odd
 says '^odd: 2 images of 4 x 4 x 3 in 2 classes'
 says '^  class 1 +1 images  train$'
-says 'odd: files in folders inside those of classes, which are not read: 7$'
-says 'odd: links to nothing, which are left out: 1$'
+says 'odd: files in folders inside the folders of classes are not read: 7$'
+says 'odd: dangling links are left out: 1$'
 printf 'P5\n5 4\n255\n01234567890123456789' >odd/train/2.pgm
-fails_with 'is of 4 x 5, the images before it of 4 x 4: say image_size' "$sotto" info odd
+fails_with 'is of 4 x 5, the images before it of 4 x 4: set image_size' "$sotto" info odd
 succeeds "$sotto" info odd --image_size=6
 says '^odd: 3 images of 6 x 6 x 3'
 fails_with 'seq has no effect: images are only counted' "$sotto" info odd --seq=4

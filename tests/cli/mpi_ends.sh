@@ -20,9 +20,9 @@ kill -9 "$(ranks killed | sed -n 3p)"
 seconds_to_end
 if [ $open_mpi = yes ]; then # MPICH's launcher kills the others
     says 'rank 2 .*signal 9'
-    says "^sotto: rank 2 is gone, and the run cannot go on without it; the last checkpoint is $scratch/killed/checkpoints/step-"
-    says "^to go on: ${launch[0]}.* -n 4 $sotto train --resume $scratch/killed\$"
-    ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
+    says "^sotto: rank 2 is gone, and the run cannot continue without it; the last checkpoint is $scratch/killed/checkpoints/step-"
+    says "^to continue: ${launch[0]}.* -n 4 $sotto train --resume $scratch/killed\$"
+    ! grep -q 'will stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 fi
 for _ in {1..6000}; do # they may end after their launcher
     [ -n "$(ranks killed)" ] || break
@@ -43,7 +43,7 @@ await wrote '^workers: 2 MPI ranks' out
 sleep 0.3 # in the middle of a round
 kill -TERM $(ranks long)
 seconds_to_end
-says '^SIGTERM, asked to stop: saving as soon as all workers can; there is no checkpoint yet$'
+says '^SIGTERM, will stop: saving as soon as all workers can; there is no checkpoint yet$'
 [ "$(ls long/checkpoints)" = step-00000000 ] || die "an abandoned round left $(ls long/checkpoints)"
 
 # A launcher that leaves too little time is told of, with what would give more.

@@ -62,7 +62,7 @@ ends_with "what training begins with differs" "${mpirun[@]}" -n 2 ./apart "${tra
     --data.train=only.txt --out="$scratch/missing/run"
 [ ! -e missing ] || die "ranks differ, and left $(ls -dA missing/*/.*)"
 rm apart1/only.txt
-! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
+! grep -q 'will stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 
 # A configuration file that one host alone has: no rank knows another yet. With the host where the launcher says that there
 # are several, and of rank 0 too.

@@ -47,29 +47,29 @@ said_once() {
 }
 ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=apart --steps=100 --optim.kind=sgd --optim.lr=900 \
     --optim.schedule=constant --strategy=async-diloco --H=50 --optim.warmup=0
-said_once 'training has diverged' '^there is no checkpoint to go on from$'
+said_once 'training has diverged' '^there is no checkpoint to continue from$'
 ends_with 'step ' "${mpirun[@]}" -n 3 "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 \
     --optim.schedule=constant --strategy=diloco --H=3
 says 'rank [012]: step [0-9]*: the (loss|gradient)'
-said_once 'training has diverged' '^the last good checkpoint is ' '^to go on with a tenth '
-says "^to go on with a tenth of the learning rate: ${launch[0]}.* -n 3 $sotto train --resume nan --optim.lr=90\$"
+said_once 'training has diverged' '^the last good checkpoint is ' '^to continue with a tenth '
+says "^to continue with a tenth of the learning rate: ${launch[0]}.* -n 3 $sotto train --resume nan --optim.lr=90\$"
 [ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
 # ... with the launcher's command as it was, which is known of Open MPI's.
 lost=("${train[@]}" --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant)
 if [ $open_mpi = yes ] && share_has 0 3; then # as they were bound
     OMPI_MCA_hwloc_base_binding_policy=none ends_with 'step ' "${mpirun[@]}" -n 2 "${lost[@]}" --out=unbound
-    says "^to go on .*: ${launch[0]}.* --bind-to none .*-n 2 $sotto train --resume unbound "
+    says "^to continue .*: ${launch[0]}.* --bind-to none .*-n 2 $sotto train --resume unbound "
 fi
 # Whose command cannot be read: a launcher of another name, as on a machine without ranks, and tasks of srun, by the
 # environment that it makes.
 if [ $open_mpi = yes ] && share_has 1 3; then
     ln -s "${launch[0]}" starter
     ends_with 'step ' timeout -k 5 300 ./starter "${launch[@]:1}" -n 2 "${lost[@]}" --out=other
-    says "^to go on .*: mpirun .*-n 2 $sotto train --resume other .*  # with the same -H or --hostfile\$"
+    says "^to continue .*: mpirun .*-n 2 $sotto train --resume other .*  # with the same -H or --hostfile\$"
 fi
 if [ $open_mpi = yes ] && share_has 2 3; then
     ends_with 'step ' "${mpirun[@]}" -n 2 env -u OMPI_COMM_WORLD_SIZE SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 "${lost[@]}" \
         --out=tasks
-    says "^to go on .*: srun -N 2 -n 2 $sotto train --resume tasks "
+    says "^to continue .*: srun -N 2 -n 2 $sotto train --resume tasks "
 fi
 exit 0

@@ -8,17 +8,17 @@ kill -INT "$(ranks stopped | sed -n 3p)"
 seconds_to_end
 says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/stopped$'
 [ "$(grep -c 'everything is saved' out)" = 1 ] || { cat out >&2; die "the end is told twice"; }
-says "^to go on: ${launch[0]}.* -n 4 $sotto train --resume $scratch/stopped\$"
-way=$(sed -n 's/^to go on: //p' out)
+says "^to continue: ${launch[0]}.* -n 4 $sotto train --resume $scratch/stopped\$"
+way=$(sed -n 's/^to continue: //p' out)
 if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     export OMPI_MCA_odls_base_sigkill_timeout=2
     background launcher --save_every=64
     kill -INT "$(pgrep -P $pid)"
     seconds_to_end
     unset OMPI_MCA_odls_base_sigkill_timeout
-    says "^SIGTERM, asked to stop: .*${launch[0]}.*-n 4 $sotto train --resume $scratch/launcher goes on from the last checkpoint\$"
+    says "^SIGTERM, will stop: .*${launch[0]}.*-n 4 $sotto train --resume $scratch/launcher continues from the last checkpoint\$"
     says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/launcher$'
-    says "^to go on: ${launch[0]}.* odls_base_sigkill_timeout 2 .*-n 4 $sotto train --resume $scratch/launcher\$" # as it was told
+    says "^to continue: ${launch[0]}.* odls_base_sigkill_timeout 2 .*-n 4 $sotto train --resume $scratch/launcher\$" # as it was told
     last=$(ls launcher/checkpoints | tail -1)
     succeeds "$sotto" sample "launcher/checkpoints/$last" --tokens=1 --prompt=A --threads=1
 fi

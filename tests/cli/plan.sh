@@ -66,7 +66,7 @@ says '^wire: known when the run has measured how often groups meet$'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=async-diloco --steps=6 --H=2 --dry_run
 says '^wire: about [0-9.]+ bytes a step and worker, all to its own node; a push and its answer are [0-9.]+ of each worker every 2 steps$'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=4 --mesh=2x2 --shard=acco --replicate=async-diloco --dry_run
-says '^wire: up to the pace of the groups'
+says '^wire: up to the speed of the groups'
 
 # What would be warned of is warned of; a method's own optimizer is told as it holds.
 for dry in --dry_run ''; do
@@ -96,7 +96,7 @@ find new -exec stat -c '%n %Y %s' {} + | sort >before
 fails_with "already holds a run of 6 steps" "${run[@]}" --dry_run
 succeeds "${run[@]}" --dry_run --resume --steps=9
 says '^resuming from new/run/checkpoints/step-00000006'
-says '^folder: new/run, whose run would be gone on with$'
+says '^folder: new/run, whose run would be continued$'
 find new -exec stat -c '%n %Y %s' {} + | sort >after
 cmp before after || die "a dry run changed the folder"
 

@@ -139,8 +139,8 @@ for signal in INT TERM HUP; do
     kill -$signal $pid
     wait $pid
     [ $? = $((128 + $(kill -l $signal))) ] || die "exit code of a run after SIG$signal: $(cat out)"
-    says "^SIG$signal, asked to stop: "
-    says "^to go on: $sotto train --resume stopped-$signal --check_memory=false$"
+    says "^SIG$signal, will stop: "
+    says "^to continue: $sotto train --resume stopped-$signal --check_memory=false$"
     says "^sotto: SIG$signal: stopped at step .*everything is saved"
     [ -d stopped-$signal/checkpoints ] || die "no checkpoint after SIG$signal"
 done
@@ -153,15 +153,15 @@ pid=$!
 under_way
 kill -INT $pid
 wait $pid
-says '^SIGINT, asked to stop .*nothing is saved'
+says '^SIGINT, will stop .*nothing is saved'
 says '^sotto: SIGINT: stopped at step .*nothing is saved'
-! grep -q 'to go on\|checkpoint' out || die "a way on without a checkpoint: $(cat out)"
+! grep -q 'to continue\|checkpoint' out || die "a way on without a checkpoint: $(cat out)"
 [ -f unsaved/report.json ] && [ ! -d unsaved/checkpoints ] || die "what a run leaves that saves nothing"
 
 # Nor does one that nobody reads from any more: `sotto train ... | less`.
 "${run[@]}" --steps=100000 --save_every=0 --out=unread 2>out | head -n 1 >/dev/null
 [ "${PIPESTATUS[0]}" = 141 ] || die "exit code of a run without a reader: $(cat out)"
-says '^SIGPIPE, asked to stop: '
+says '^SIGPIPE, will stop: '
 says '^sotto: SIGPIPE: stopped at step .*everything is saved'
 [ -d unread/checkpoints ] || die "no checkpoint of a run without a reader"
 
@@ -187,5 +187,5 @@ under_way
 kill -HUP $pid
 kill -INT $pid
 wait $pid
-says '^SIGINT, asked to stop: '
+says '^SIGINT, will stop: '
 exit 0

@@ -13,7 +13,7 @@ version 0 0 0 0 0 0 0 1 1 1 1 0 1 2; version 0 0 0 0 0 0 1 1 1 1 1 1;" ] || die 
 says '^updated stage {28}3  2  1 {11}3  2  1$'
 says '^stage activations +1  2  4  5  6  6  6  6  6  6  6  6  6  6  6  6$'
 says '^  activations of all devices, at most +2.000 micro-batches$'
-says '^  messages one behind another, at most +1$'
+says '^  consecutive messages, at most +1$'
 
 # The figure has the same tasks, and is one that can be read.
 [ "$(grep -c '>[FB][123]</text>' v2.svg)" = "$(grep '^worker' out | grep -o '[FB][123]' | wc -l)" ] || die "tasks of v2.svg"
@@ -29,7 +29,7 @@ succeeds "$sotto" info --schedule cdp-v1 --stages 3
 succeeds "$sotto" info --schedule dp --stages 3
 says '^worker 2 +F1 F2 F3 B3 B2 B1 F1 F2 F3 B3 B2 B1$'
 says '^stage activations +3  6  9  9  6  3  3  6  9  9  6  3$'
-says '^  messages one behind another, at most +4$'
+says '^  consecutive messages, at most +4$'
 succeeds "$sotto" info --schedule 1f1b --stages 3
 says '^1f1b, placement pp'
 says '^worker 0 stage 1 +F1  \. F2  \. F3 B1  \. B2  \. B3 F1 '
@@ -49,8 +49,8 @@ fails_with "1f1b is a pipeline: --placement=pp, not dp" "$sotto" info --schedule
 fails_with "the schedule of --placement=pp without cycles is 1f1b" "$sotto" info --schedule=dp --placement=pp --stages=2
 fails_with "with sync all micro-batches use a stage at the same time" "$sotto" info --schedule=dp --placement=zero --stages=2
 fails_with "a schedule of 65 stages cannot be drawn: 64 at most" "$sotto" info --schedule=cdp-v2 --stages=65
-fails_with "say which, with --schedule" "$sotto" info --svg=x.svg
-fails_with "say which, with --schedule" "$sotto" info --placement=mp
+fails_with "set --schedule, too" "$sotto" info --svg=x.svg
+fails_with "set --schedule, too" "$sotto" info --placement=mp
 succeeds "$sotto" info --schedule=cdp-v1 --stages=64 --svg=large.svg
 
 # Enough to see something.

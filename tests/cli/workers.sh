@@ -73,7 +73,7 @@ for run in acco.real=1 dpu.real=1 zero1.real=0 acco.virtual=0; do
         succeeds "${train[@]}" --steps=2 --workers=$crowd --strategy.preset="$method" --time="${clock%=*}" --out="crowd.$run" --dry_run=$dry
         [ "$(grep -c "^warning: $crowd workers on .*: this method needs two each;" out)" = "${run#*=}" ] ||
             { cat out >&2; die "$run, dry_run = $dry: the word about cores"; }
-        said=$(grep -cx "threads: $crowd on [0-9]* cores\{0,1\}, which take turns there" out)
+        said=$(grep -cx "threads: $crowd share [0-9]* cores\{0,1\}" out)
         [ "$said" = "$([ "${clock%=*}" = real ] && echo 1 || echo 0)" ] || { cat out >&2; die "$run, dry_run = $dry: threads"; }
     done
 done
@@ -166,7 +166,7 @@ kill -INT $pid
 wait $pid
 code=$?; [ $code = 130 ] || { tail -20 out >&2; die "exit code $code of an interrupted run"; }
 says 'stopped at step [0-9]* of 30; everything is saved in stopped'
-says "^to go on: $sotto train"
+says "^to continue: $sotto train"
 [ "$(ls stopped/checkpoints | wc -l)" = 1 ] || die "not one checkpoint after Ctrl-C: $(ls -A stopped/checkpoints)"
 succeeds "${whole[@]}" --out=stopped --resume --link.intra=
 [ "$(state)" = "$want" ] || die "stopped and resumed: $(state), want $want"
@@ -264,7 +264,7 @@ succeeds "$sotto" train --resume free --steps=30 # groups that had left come bac
 # What a checkpoint refuses is no way to go on from it.
 fails_with 'is of 4 groups, and this run has 2' "$sotto" train --resume free --tokens=99999 --workers=2 --nodes=2 --worker.speed=1
 says '^changed: train.steps 30 -> not said$'
-says '^to go on: [^ ]*sotto train --resume free$'
+says '^to continue: [^ ]*sotto train --resume free$'
 # Another outer optimizer begins without momentum.
 succeeds "$sotto" train --resume free --steps=31 --outer=nesterov
 says "^going on with a momentum of 0: the checkpoint's is of another async-diloco.outer, or N\$"

@@ -218,7 +218,7 @@ static void class_folders(void **state)
     loader_close(l);
     make_ppm("set/train/dog/3.ppm", 4, 3, 0, 0, 0);
     assert_fails(try_open(config.train, DATA_TRAIN, 0), SOTTO_EFORMAT,
-                 "3.ppm is of 4 x 3, the images before it of 2 x 3: set data.image_size");
+                 "3.ppm is of 4 x 3, the images before it of 2 x 3: set image_size");
     assert_ok(try_open(config.train, DATA_TRAIN, 5));
 }
 

@@ -66,12 +66,12 @@ gone() {
         tr '\0' ' ' <"/proc/$process/cmdline" | grep -q "^$sotto train" && echo "$process"
     done)
     wait $! && die "exit 0"
-    says "^sotto: rank 1 \(host $net-1\) is gone, and the run cannot go on without it; $text"
-    ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
+    says "^sotto: rank 1 \(host $net-1\) is gone, and the run cannot continue without it; $text"
+    ! grep -q 'will stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 }
 if share_has 0 2; then
     gone sums ': saved' 'the last checkpoint is sums/checkpoints/step-' --save_minutes=1e-9
-    grep -q "^to go on: $mpirun .*-H $at -n 2 .* $sotto train --resume sums\$" out ||
+    grep -q "^to continue: $mpirun .*-H $at -n 2 .* $sotto train --resume sums\$" out ||
         { cat out >&2; die "other hosts to go on with"; }
 fi
 if share_has 1 2; then # which computes, and waits for no message

@@ -59,7 +59,7 @@ enum sotto_status image_set_put(struct image_set *set, const struct picture *p, 
     if (cuts || p->height != set->height || p->width != set->width) {
         if (!set->given)
             return fail(SOTTO_EFORMAT,
-                        "%s is of %d x %d, the images before it of %d x %d: set data.image_size, "
+                        "%s is of %d x %d, the images before it of %d x %d: set image_size, "
                         "the size that all images are brought to",
                         name, p->height, p->width, set->height, set->width);
         sized = (struct picture){set->height, set->width, p->channels, NULL};
