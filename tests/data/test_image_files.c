@@ -565,7 +565,7 @@ static void hostile_gzip(void **state)
     assert_fails(image_inflate(packed, n, "i.gz", &out, &size), SOTTO_EFORMAT,
                  "i.gz continues after the 28 bytes");
     n = gzip((const uint8_t *)"some text", 9, packed);
-    assert_fails(image_inflate(packed, n, "i.gz", &out, &size), SOTTO_EFORMAT, "is not IDX");
+    assert_fails(image_inflate(packed, n, "i.gz", &out, &size), SOTTO_EFORMAT, "are not IDX");
     assert_null(out);
     free(images);
 }
