@@ -1,5 +1,5 @@
-/* Options that have an effect with some choices only: with another choice they would be ignored
- * silently, so they are refused.
+/* Options with an effect for some choices only: with another choice the option would be ignored
+ * silently, so the option is refused.
  *
  *     {"momentum", "kind", "sgd"},          optim.momentum is for kind = sgd
  *

@@ -142,8 +142,8 @@ static void spread_rows(const struct kernels *k, const struct row_product *p, co
 }
 
 /* Multiplies a tile; `own` is the thread's scratch. */
-static void multiply_rows(const struct kernels *kernels, const struct row_plan *plan,
-                          const struct row_product *p, float *b, float *own, size_t tile)
+static void multiply_row_tile(const struct kernels *kernels, const struct row_plan *plan,
+                              const struct row_product *p, float *b, float *own, size_t tile)
 {
     const struct gemm_kernels *f = plan->f;
     const size_t first = tile * (size_t)plan->rows, n = (size_t)p->n;
@@ -186,7 +186,7 @@ void cpu_row_products(struct device *dev, const struct row_product *p, int n, fl
             size_t tile = index;
             for (; tile >= all.plan[i].tiles; i++)
                 tile -= all.plan[i].tiles;
-            multiply_rows(kernels, &all.plan[i], &p[i], all.b[i], own, tile);
+            multiply_row_tile(kernels, &all.plan[i], &p[i], all.b[i], own, tile);
         }
     }
 }

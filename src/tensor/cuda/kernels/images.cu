@@ -22,7 +22,7 @@ struct gather_each {
 };
 
 /* Computes the windows [*first, *end) of `count` along one side that contain `at`. */
-__device__ __forceinline__ void windows_at(int at, int kernel, int stride, int pad, int count,
+__device__ __forceinline__ void windows_covering(int at, int kernel, int stride, int pad, int count,
                                            int *first, int *end)
 {
     const int beyond = at + pad - kernel; /* a window that begins here ends before `at` */
@@ -43,8 +43,8 @@ __device__ pixel_windows pixel_windows_of(const window_shape &p, size_t i)
     s.x = i / p.channels % p.w;
     s.y = i / p.channels / p.w % p.h;
     s.row = i / p.channels / p.w / p.h;
-    windows_at(s.y, p.kernel, p.stride, p.pad, p.out_h, &s.y0, &s.y1);
-    windows_at(s.x, p.kernel, p.stride, p.pad, p.out_w, &s.x0, &s.x1);
+    windows_covering(s.y, p.kernel, p.stride, p.pad, p.out_h, &s.y0, &s.y1);
+    windows_covering(s.x, p.kernel, p.stride, p.pad, p.out_w, &s.x0, &s.x1);
     return s;
 }
 

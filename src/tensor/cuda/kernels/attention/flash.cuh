@@ -120,23 +120,10 @@ template <int W> size_t flash_room(int rows)
 
 } // namespace
 
-/* flash_hopper.cu and flash_hopper_backward.cu: attention on Hopper. Return cudaErrorNotSupported
- * if the GPU or the rows do not allow it. */
-#ifdef SOTTO_CUDA_HOPPER
+/* flash_hopper.cu and flash_hopper_backward.cu: attention on Hopper. Return cudaErrorNotSupported if
+ * the build, the GPU or the rows do not allow it. */
 int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r);
 int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                     const attention_grads *g);
-#else
-static inline int hopper_forward(stream_t, const attention_shape *, const attention_rows *)
-{
-    return cudaErrorNotSupported;
-}
-
-static inline int hopper_backward(stream_t, const attention_shape *, const attention_rows *,
-                                  const attention_grads *)
-{
-    return cudaErrorNotSupported;
-}
-#endif
 
 #endif

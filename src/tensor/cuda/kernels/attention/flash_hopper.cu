@@ -199,4 +199,9 @@ int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r
     return p->width <= 64 ? hopper_forward_width<64, 2, 64, 4, 2, 8>(s, p, r)
                           : hopper_forward_width<128, 3, 64, 3, 1, 8>(s, p, r);
 }
+#else
+int hopper_forward(stream_t, const attention_shape *, const attention_rows *)
+{
+    return cudaErrorNotSupported;
+}
 #endif

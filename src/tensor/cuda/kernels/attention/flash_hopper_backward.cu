@@ -364,4 +364,10 @@ int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *
            : narrow ? hopper_backward_dkv<64, 3, 3>(s, p, m)
                     : hopper_backward_dkv<128, 2, 2>(s, p, m);
 }
+#else
+int hopper_backward(stream_t, const attention_shape *, const attention_rows *,
+                    const attention_grads *)
+{
+    return cudaErrorNotSupported;
+}
 #endif
