@@ -121,7 +121,7 @@ says '^device: cuda \(there is none on this machine: planned only\)$'
 says '^memory: about [0-9.]+ MB on such a machine \(parameters .* activations .* scratch [0-9.]+.*\); this process takes [0-9.]+ MB of its device'
 CUDA_VISIBLE_DEVICES='' fails_with "set worker.step" "$sotto" train "${tiny[@]}" --dry_run --device=cuda \
     --workers=2 --time=virtual --out=other
-CUDA_VISIBLE_DEVICES='' fails_with '; --device=cpu does without a GPU, also for a run that was begun on one' \
+CUDA_VISIBLE_DEVICES='' fails_with '; --device=cpu needs no GPU, and continues a run that began on a GPU' \
     "$sotto" train "${tiny[@]}" --device=cuda --out=other
 fails_with "device 'cuda" "${run[@]}" --dry_run --device=cuda:1
 says "device 'cuda:1': .* CUDA_VISIBLE_DEVICES=1 sotto .* --device=cuda$|no device 'cuda' in this build"

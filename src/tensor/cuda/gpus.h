@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /* End of a message that there is no GPU. */
-#define GPUS_NONE_HELP "--device=cpu does without a GPU, also for a run that was begun on one"
+#define GPUS_NONE_HELP "--device=cpu needs no GPU, and continues a run that began on a GPU"
 
 int gpus_count(void); /* 0 without a driver, too */
 bool gpus_describe(int i, char *text, size_t room);

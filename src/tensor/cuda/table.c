@@ -152,7 +152,7 @@ static enum sotto_status make_context(int gpu, struct cuda **out)
     if (p.major < OLDEST)
         return fail(
             SOTTO_EINVAL,
-            "no device 'cuda': %s has compute capability %d.%d, and sotto needs %d.0; " GPUS_NONE_HELP,
+            "no device 'cuda': %s has compute capability %d.%d, sotto needs %d.0; " GPUS_NONE_HELP,
             p.name, p.major, p.minor, OLDEST);
     struct cuda *c = calloc(1, sizeof *c);
     if (!c)
