@@ -26,7 +26,7 @@ static const struct option table[] = {
 };
 #undef S
 
-static int sections(void *config, struct option_section *out)
+static int compare_sections(void *config, struct option_section *out)
 {
     _Static_assert(sizeof(struct compare_command) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
     _Static_assert(RUN_SECTIONS + 2 <= CLI_SECTIONS, "raise CLI_SECTIONS");
@@ -39,7 +39,7 @@ static int sections(void *config, struct option_section *out)
     return RUN_SECTIONS + 2;
 }
 
-static enum sotto_status load(void *config, const char *path)
+static enum sotto_status load_comparison(void *config, const char *path)
 {
     struct compare_command *c = config;
     struct spec spec;
@@ -50,7 +50,7 @@ static enum sotto_status load(void *config, const char *path)
     return SOTTO_OK;
 }
 
-static void started_as(void *config, const char *program, int argc, const char *const *argv)
+static void compare_started_as(void *config, const char *program, int argc, const char *const *argv)
 {
     struct compare_command *c = config;
     c->program = program;
@@ -58,14 +58,14 @@ static void started_as(void *config, const char *program, int argc, const char *
     c->argv = argv;
 }
 
-struct watched {
+struct watched_comparison {
     struct progress progress;
     const struct compare_command *command;
 };
 
 static void fresh_line(void *arg)
 {
-    struct progress *p = &((struct watched *)arg)->progress;
+    struct progress *p = &((struct watched_comparison *)arg)->progress;
     if (p->pending) /* the summary takes the place of the last progress line */
         fputs("\r\033[K", p->out);
     p->pending = false;
@@ -74,7 +74,7 @@ static void fresh_line(void *arg)
 /* Rewrites the line of a round on a terminal; elsewhere prints some of the rounds. */
 static void tell_round_of(void *arg, const struct compare_at *at, const struct run_step *s)
 {
-    struct progress *p = &((struct watched *)arg)->progress;
+    struct progress *p = &((struct watched_comparison *)arg)->progress;
     char before[128] = "";
     if (!p->terminal) /* a terminal shows the line of the run's beginning */
         snprintf(before, sizeof before, "[%d/%d] %s: ", at->at, at->wanted, at->label);
@@ -84,9 +84,9 @@ static void tell_round_of(void *arg, const struct compare_at *at, const struct r
 
 /* Prints the command that continues the comparison: the same, without --again, which would repeat
  * finished runs. */
-static void print_way_on(void *arg, const struct comm *world)
+static void print_compare_command(void *arg, const struct comm *world)
 {
-    const struct compare_command *c = ((struct watched *)arg)->command;
+    const struct compare_command *c = ((struct watched_comparison *)arg)->command;
     printf("to continue: ");
     mpi_print_launcher(world, stdout);
     option_put_word(c->program, stdout);
@@ -104,7 +104,7 @@ static void print_way_on(void *arg, const struct comm *world)
 static enum sotto_status run_spec(const struct spec *spec, const struct run_config *before,
                                   const struct compare_command *c)
 {
-    struct watched w = {.command = c};
+    struct watched_comparison w = {.command = c};
     progress_init(&w.progress, stdout);
     struct compare_how how = {.only = c->only,
                               .again = c->again,
@@ -113,12 +113,12 @@ static enum sotto_status run_spec(const struct spec *spec, const struct run_conf
                               .stop = stop_watch(),
                               .step = tell_round_of,
                               .fresh_line = fresh_line,
-                              .stopped = print_way_on,
+                              .stopped = print_compare_command,
                               .arg = &w};
     return compare_run(spec, &how);
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status run_compare(void *config, const char *const *words, int n_words)
 {
     const struct compare_command *c = config;
     struct spec spec;
@@ -140,10 +140,10 @@ const struct command command_compare = {
     .usage = "FILE.ini [--key=value ...]",
     .example = "  sotto compare acco.ini --list\n"
                "  sotto compare acco.ini --out=quick --steps=20",
-    .sections = sections,
-    .started_as = started_as,
-    .run = run_it,
+    .sections = compare_sections,
+    .started_as = compare_started_as,
+    .run = run_compare,
     .trains = true,
     .reads_config = true,
-    .load = load,
+    .load = load_comparison,
 };

@@ -9,7 +9,7 @@
 #include "strategy/method.h"
 
 /* True if exactly one section has `key`, so that the key needs no section. */
-static bool stands_alone(const struct option_section *sections, int n, const char *key)
+static bool is_only_key(const struct option_section *sections, int n, const char *key)
 {
     int found = 0;
     for (int s = 0; s < n; s++)
@@ -19,29 +19,29 @@ static bool stands_alone(const struct option_section *sections, int n, const cha
 }
 
 /* Prints the ways to write an option, each followed by `end`. */
-static void put_flags(const struct option_section *sections, int n, int s, const char *key,
-                      const char *between, const char *end)
+static void print_flags(const struct option_section *sections, int n, int s, const char *key,
+                        const char *between, const char *end)
 {
     const char *name = sections[s].name;
     printf("%s--%s%s%s%s", between, name, *name ? "." : "", key, end);
-    if (*name && stands_alone(sections, n, key))
+    if (*name && is_only_key(sections, n, key))
         printf("%s--%s%s", *between ? between : "|", key, end);
     if (*name && strcmp(key, "preset") == 0)
         printf("%s--%s%s", *between ? between : "|", name, end);
 }
 
-static void put_section_options(const struct command *c, const struct option_section *sections,
-                                int n)
+static void print_section_options(const struct command *c, const struct option_section *sections,
+                                  int n)
 {
     printf("    %s) echo '--help", c->name);
     for (int s = 0; s < n; s++)
         for (int i = 0; i < sections[s].count; i++)
-            put_flags(sections, n, s, sections[s].table[i].key, " ",
-                      sections[s].table[i].type == OPTION_TYPE_BOOL ? "" : "=");
+            print_flags(sections, n, s, sections[s].table[i].key, " ",
+                        sections[s].table[i].type == OPTION_TYPE_BOOL ? "" : "=");
     printf("' ;;\n");
 }
 
-static void put_presets(const char *section)
+static void print_preset_names(const char *section)
 {
     if (strcmp(section, "strategy") == 0)
         for (int i = 0; strategy_preset(i); i++)
@@ -59,7 +59,7 @@ static bool takes_method(const struct option_section *s, const char *key, enum m
            (strcmp(key, "shard") == 0 || strcmp(key, "replicate") == 0);
 }
 
-static void put_methods(enum method_axis axis)
+static void print_method_names(enum method_axis axis)
 {
     const struct method *m;
     for (int i = 0; (m = method_at(i)); i++)
@@ -67,7 +67,7 @@ static void put_methods(enum method_axis axis)
             printf(" %s", m->name);
 }
 
-static void put_values(const struct command *c, const struct option_section *sections, int n)
+static void print_values(const struct command *c, const struct option_section *sections, int n)
 {
     printf("    %s)\n        case $2 in\n", c->name);
     for (int s = 0; s < n; s++) {
@@ -79,12 +79,12 @@ static void put_values(const struct command *c, const struct option_section *sec
             if (o->type != OPTION_TYPE_ENUM && o->type != OPTION_TYPE_BOOL && !preset && !method)
                 continue;
             printf("        ");
-            put_flags(sections, n, s, o->key, "", "");
+            print_flags(sections, n, s, o->key, "", "");
             printf(") echo");
             if (preset)
-                put_presets(sections[s].name);
+                print_preset_names(sections[s].name);
             else if (method)
-                put_methods(axis);
+                print_method_names(axis);
             else if (o->type == OPTION_TYPE_BOOL)
                 printf(" true false");
             for (int k = 0; o->type == OPTION_TYPE_ENUM && o->names[k]; k++)
@@ -95,7 +95,7 @@ static void put_values(const struct command *c, const struct option_section *sec
     printf("        esac ;;\n");
 }
 
-static void put_topics(const struct command *c, const struct option_section *sections, int n)
+static void print_topics(const struct command *c, const struct option_section *sections, int n)
 {
     printf("    %s) echo all", c->name);
     for (int s = 0; s < n; s++)
@@ -104,9 +104,9 @@ static void put_topics(const struct command *c, const struct option_section *sec
     printf(" ;;\n");
 }
 
-static void put_table(const struct command *const *all, const char *function, void *config,
-                      void (*each)(const struct command *c, const struct option_section *sections,
-                                   int n))
+static void print_case_table(const struct command *const *all, const char *function, void *config,
+                             void (*each)(const struct command *c,
+                                          const struct option_section *sections, int n))
 {
     struct option_section sections[CLI_SECTIONS];
     printf("%s() {\n    case $1 in\n", function);
@@ -158,9 +158,9 @@ static enum sotto_status print_completion(const struct command *const *all, void
     for (int i = 0; all[i]; i++)
         printf(" %s", all[i]->name);
     printf("'\n");
-    put_table(all, "_sotto_options", config, put_section_options);
-    put_table(all, "_sotto_values", config, put_values);
-    put_table(all, "_sotto_topics", config, put_topics);
+    print_case_table(all, "_sotto_options", config, print_section_options);
+    print_case_table(all, "_sotto_values", config, print_values);
+    print_case_table(all, "_sotto_topics", config, print_topics);
     fputs(rules, stdout);
     return SOTTO_OK;
 }

@@ -49,7 +49,7 @@ static const struct option table[] = {
 };
 #undef S
 
-static int sections(void *config, struct option_section *out)
+static int eval_sections(void *config, struct option_section *out)
 {
     struct eval_options *o = config;
     out[0] = (struct option_section)OPTION_SECTION("", "options", table, &o->eval);
@@ -58,8 +58,8 @@ static int sections(void *config, struct option_section *out)
     return 2;
 }
 
-static enum sotto_status put_images(struct safetensors_writer *w, const char *path,
-                                    const struct batch *b, const float *logits, int classes)
+static enum sotto_status write_image_logits(struct safetensors_writer *w, const char *path,
+                                            const struct batch *b, const float *logits, int classes)
 {
     const int *dims = b->sample.dims;
     const int64_t shape[4] = {b->rows, dims[0], dims[1], dims[2]}, out[2] = {b->rows, classes};
@@ -75,8 +75,8 @@ static enum sotto_status put_images(struct safetensors_writer *w, const char *pa
     return safetensors_writer_finish(w);
 }
 
-static enum sotto_status put_logits(struct safetensors_writer *w, const char *path,
-                                    const struct batch *b, const float *logits, int vocab)
+static enum sotto_status write_token_logits(struct safetensors_writer *w, const char *path,
+                                            const struct batch *b, const float *logits, int vocab)
 {
     const int64_t shape[3] = {b->rows, b->t, vocab};
     const size_t tokens = (size_t)b->rows * (size_t)b->t;
@@ -111,7 +111,7 @@ static enum sotto_status write_logits(struct loaded_model *l, const struct loade
     for (int k = 0; k < l->model.n_stage && st == SOTTO_OK; k++)
         st = tape_forward(&tape, k, l->theta);
     if (st == SOTTO_OK)
-        st = (l->model.sample.content == SAMPLE_TOKENS ? put_logits : put_images)(
+        st = (l->model.sample.content == SAMPLE_TOKENS ? write_token_logits : write_image_logits)(
             &w, c->logits, &batch, logits, vocab);
     if (tape.model)
         tape_free(&tape);
@@ -127,7 +127,7 @@ struct eval_progress {
     double begin, told;
 };
 
-static struct eval_progress progress_begin(void)
+static struct eval_progress begin_eval_progress(void)
 {
     struct eval_progress p = {.begin = clock_now(&clock_real)};
     p.told = p.begin;
@@ -135,7 +135,7 @@ static struct eval_progress progress_begin(void)
     return p;
 }
 
-static void tell(void *arg, int64_t done, int64_t of, double loss)
+static void tell_evaluated(void *arg, int64_t done, int64_t of, double loss)
 {
     struct eval_progress *p = arg;
     const double now = clock_now(&clock_real), every = p->base.terminal ? 0.5 : 10;
@@ -146,13 +146,13 @@ static void tell(void *arg, int64_t done, int64_t of, double loss)
                   "eval %.0f%%  loss %.4f", 100.0 * (double)done / (double)of, loss);
 }
 
-static enum sotto_status measure(struct loaded_model *l, struct loader *loader,
-                                 const struct eval_config *c, int t, struct evaluation *out)
+static enum sotto_status measure_loss(struct loaded_model *l, struct loader *loader,
+                                      const struct eval_config *c, int t, struct evaluation *out)
 {
     const struct extent e = {c->batch, t, (enum dtype)c->activations, false};
     TRY(estimate_check_evaluation(&l->model, c->device, c->threads, e));
-    struct eval_progress p = progress_begin();
-    const struct evaluation_watch watch = {tell, &p};
+    struct eval_progress p = begin_eval_progress();
+    const struct evaluation_watch watch = {tell_evaluated, &p};
     const struct evaluation_range range = {
         c->batch, t, (enum dtype)c->activations, l->state.view, c->batches, 0, 1, &watch};
     const enum sotto_status st =
@@ -175,8 +175,8 @@ static enum sotto_status choose_length(const struct loaded_model *l, const struc
     return loader_check(loader, 1, *t);
 }
 
-static enum sotto_status on_data(struct loaded_model *l, const struct eval_options *o,
-                                 const char *model)
+static enum sotto_status evaluate_text(struct loaded_model *l, const struct eval_options *o,
+                                       const char *model)
 {
     const struct eval_config *c = &o->eval;
     int t = 0;
@@ -193,7 +193,7 @@ static enum sotto_status on_data(struct loaded_model *l, const struct eval_optio
     struct evaluation e;
     if (st == SOTTO_OK) {
         loader_warn_cuts(loader, t, l->model.config.positions);
-        st = measure(l, loader, c, t, &e);
+        st = measure_loss(l, loader, c, t, &e);
     }
     if (st == SOTTO_OK)
         printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld  seq %d\n", e.loss,
@@ -204,7 +204,7 @@ static enum sotto_status on_data(struct loaded_model *l, const struct eval_optio
     return st;
 }
 
-static enum sotto_status refuse_changes(const struct data_config *d)
+static enum sotto_status refuse_image_changes(const struct data_config *d)
 {
     if (d->crop || d->flip)
         return fail(SOTTO_EINVAL, "data.%s has no effect: evaluations see images as they are",
@@ -212,7 +212,7 @@ static enum sotto_status refuse_changes(const struct data_config *d)
     return SOTTO_OK;
 }
 
-static enum sotto_status refuse_text(const struct eval_config *c)
+static enum sotto_status refuse_text_options(const struct eval_config *c)
 {
     if (c->seq > 1 || *c->last_words)
         return fail(SOTTO_EINVAL, "%s has no effect: the model reads images",
@@ -220,7 +220,7 @@ static enum sotto_status refuse_text(const struct eval_config *c)
     return SOTTO_OK;
 }
 
-static int classes_of(const struct loaded_model *l)
+static int model_classes(const struct loaded_model *l)
 {
     struct model_config config = l->model.config;
     return model_config_image(&config)->classes;
@@ -239,12 +239,13 @@ static enum sotto_status check_classes(const struct image_set *set, int classes)
     return SOTTO_OK;
 }
 
-static enum sotto_status open_images(const struct loaded_model *l, const struct data_config *data,
-                                     const char *model, struct loader **loader)
+static enum sotto_status open_eval_images(const struct loaded_model *l,
+                                          const struct data_config *data, const char *model,
+                                          struct loader **loader)
 {
     const int *dims = l->model.sample.dims;
     struct class_names names;
-    TRY(class_names_open(&names, model, classes_of(l)));
+    TRY(class_names_open(&names, model, model_classes(l)));
     const struct images_setup setup = {
         dims[0],    dims[1], dims[2], &l->processor, names.n ? NAMING_ONLY : NAMING_OWN,
         names.name, names.n};
@@ -253,33 +254,33 @@ static enum sotto_status open_images(const struct loaded_model *l, const struct 
     return st;
 }
 
-static enum sotto_status on_images(struct loaded_model *l, const struct eval_options *o,
-                                   const char *model)
+static enum sotto_status evaluate_images(struct loaded_model *l, const struct eval_options *o,
+                                         const char *model)
 {
     const struct eval_config *c = &o->eval;
     struct loader *loader;
     struct evaluation e;
-    TRY(refuse_text(c));
-    TRY(refuse_changes(&o->data));
-    TRY(open_images(l, &o->data, model, &loader));
-    enum sotto_status st = check_classes(images_set(loader), classes_of(l));
+    TRY(refuse_text_options(c));
+    TRY(refuse_image_changes(&o->data));
+    TRY(open_eval_images(l, &o->data, model, &loader));
+    enum sotto_status st = check_classes(images_set(loader), model_classes(l));
     if (st == SOTTO_OK)
-        st = measure(l, loader, c, 1, &e);
+        st = measure_loss(l, loader, c, 1, &e);
     if (st == SOTTO_OK)
         printf("loss %.6f  top-1 %.2f%%  top-5 %.2f%%  images %lld\n", e.loss,
                100.0 * (double)e.hits / (double)e.targets,
                100.0 * (double)e.near / (double)e.targets, (long long)e.targets);
     if (st == SOTTO_OK && *c->logits)
-        st = write_logits(l, loader, c, 1, classes_of(l));
+        st = write_logits(l, loader, c, 1, model_classes(l));
     loader_close(loader);
     return st;
 }
 
-static enum sotto_status on_last_words(struct loaded_model *l, const struct eval_options *o)
+static enum sotto_status run_last_words(struct loaded_model *l, const struct eval_options *o)
 {
     struct last_word r;
-    struct eval_progress p = progress_begin();
-    const struct evaluation_watch watch = {tell, &p};
+    struct eval_progress p = begin_eval_progress();
+    const struct evaluation_watch watch = {tell_evaluated, &p};
     if (!l->tokenizer)
         return fail(SOTTO_EINVAL, "the model has no tokenizer.json: set --data.tokenizer=FILE");
     enum sotto_status st = evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
@@ -292,7 +293,7 @@ static enum sotto_status on_last_words(struct loaded_model *l, const struct eval
     return SOTTO_OK;
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status run_eval(void *config, const char *const *words, int n_words)
 {
     struct eval_options *o = config;
     if (n_words > 1)
@@ -313,11 +314,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     const struct sample_kind *kind = model_config_kind(&l.model.config);
     enum sotto_status st = data_refuse(&o->data, kind);
     if (st == SOTTO_OK && !kind->sequences)
-        st = on_images(&l, o, model);
+        st = evaluate_images(&l, o, model);
     else if (st == SOTTO_OK && data)
-        st = on_data(&l, o, model);
+        st = evaluate_text(&l, o, model);
     if (st == SOTTO_OK && *o->eval.last_words)
-        st = on_last_words(&l, o);
+        st = run_last_words(&l, o);
     loaded_model_close(&l);
     return st;
 }
@@ -329,6 +330,6 @@ const struct command command_eval = {
     .example = "  sotto eval my-run --data.valid=held-out.txt\n"
                "  sotto eval gpt2-folder --last_words=lambada.jsonl\n"
                "  sotto eval my-resnet --data.valid=cifar-10-batches-bin",
-    .sections = sections,
-    .run = run_it,
+    .sections = eval_sections,
+    .run = run_eval,
 };

@@ -48,12 +48,12 @@ static const struct option table[] = {
 };
 #undef S
 
-static int stages(const struct info_config *c)
+static int info_stages(const struct info_config *c)
 {
     return c->stages ? c->stages : c->schedule == SCHEDULE_NONE ? 1 : 4;
 }
 
-static int sections(void *config, struct option_section *out)
+static int info_sections(void *config, struct option_section *out)
 {
     out[0] = (struct option_section)OPTION_SECTION("", "options", table, config);
     return 1;
@@ -65,8 +65,8 @@ static const char *const of_models[] = {"batch",  "seq",       "vocab",       "c
                                         "stages", "recompute", "activations", NULL};
 
 /* Refuses keys that the user set without an effect here. */
-static enum sotto_status refuse(const struct info_config *c, const char *const *keys,
-                                const char *why)
+static enum sotto_status refuse_keys(const struct info_config *c, const char *const *keys,
+                                     const char *why)
 {
     for (; *keys; keys++)
         for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -76,7 +76,7 @@ static enum sotto_status refuse(const struct info_config *c, const char *const *
 }
 
 /* Sets open sizes as data would set them. */
-static enum sotto_status complete(struct model_config *m, const struct info_config *c)
+static enum sotto_status complete_sizes(struct model_config *m, const struct info_config *c)
 {
     const struct image_sizes *open = model_config_image(m);
     if (!open && !m->vocab)
@@ -108,7 +108,7 @@ static enum sotto_status print_presets(const struct info_config *c)
         struct model model;
         strcpy(m.preset, model_presets[i].config.preset);
         TRY(model_config_resolve(&m));
-        TRY(complete(&m, c));
+        TRY(complete_sizes(&m, c));
         TRY(model_init(&model, &m, 1, 1));
         printf("%-14s %12zu", m.preset, model.table.parameters);
         print_sizes(&m);
@@ -118,7 +118,7 @@ static enum sotto_status print_presets(const struct info_config *c)
     return SOTTO_OK;
 }
 
-static enum sotto_status print_memory(const struct model *model, const struct info_config *c)
+static enum sotto_status print_memory_table(const struct model *model, const struct info_config *c)
 {
     struct estimate_model m;
     const int t = c->seq ? c->seq : model->config.positions;
@@ -146,7 +146,7 @@ static enum sotto_status print_memory(const struct model *model, const struct in
     return SOTTO_OK;
 }
 
-static void describe(const char *name, const struct model *model, struct model_config *m)
+static void describe_model(const char *name, const struct model *model, struct model_config *m)
 {
     const struct image_sizes *s = model_config_image(m);
     printf("%s: %zu parameters in %d tensors; ", name, model->table.parameters, model->table.n);
@@ -173,7 +173,7 @@ static void print_classes(const struct image_set *set)
     }
 }
 
-static enum sotto_status print_images(const char *path, const struct info_config *c)
+static enum sotto_status print_image_set(const char *path, const struct info_config *c)
 {
     struct data_config data;
     struct loader *loader, *valid;
@@ -183,7 +183,7 @@ static enum sotto_status print_images(const char *path, const struct info_config
     snprintf(data.train, sizeof data.train, "%s", path);
     data.holdout = 0;
     data.image_size = c->image_size;
-    TRY(refuse(c, of_models, "images are only counted"));
+    TRY(refuse_keys(c, of_models, "images are only counted"));
     TRY(images_open(&loader, &data, DATA_TRAIN, &setup));
     const struct image_set *set = images_set(loader);
     const struct image_norm *norm = images_norm(loader);
@@ -236,15 +236,15 @@ static enum sotto_status print_model(const char *name, const struct info_config 
     } else {
         snprintf(m.preset, sizeof m.preset, "%s", name);
         TRY(fail_in(model_config_resolve(&m), "%s is neither a model folder nor a preset: ", name));
-        TRY(complete(&m, c));
+        TRY(complete_sizes(&m, c));
     }
     const struct sample_kind *kind = model_config_kind(&m);
     snprintf(why, sizeof why, "the model reads %s", kind->noun);
-    TRY(refuse(c, kind->sequences ? of_images : of_text, why));
-    TRY(model_init(&model, &m, stages(c), 1));
-    describe(name, &model, &m);
-    enum sotto_status st = print_memory(&model, c);
-    if (st == SOTTO_OK && stages(c) > 1)
+    TRY(refuse_keys(c, kind->sequences ? of_images : of_text, why));
+    TRY(model_init(&model, &m, info_stages(c), 1));
+    describe_model(name, &model, &m);
+    enum sotto_status st = print_memory_table(&model, c);
+    if (st == SOTTO_OK && info_stages(c) > 1)
         print_stages(&model, c);
     model_free(&model);
     return st;
@@ -282,7 +282,7 @@ static void print_programs(void)
 }
 
 /* True if `name` holds images; a folder with a model is never taken for images. */
-static bool is_images(const char *name)
+static bool is_image_set(const char *name)
 {
     char path[FILE_PATH_ROOM];
     struct data_config data;
@@ -297,12 +297,12 @@ static enum sotto_status print_schedule(const struct info_config *c)
 {
     const enum schedule_kind kind = (enum schedule_kind)c->schedule;
     struct cdp_schedule s;
-    TRY(schedule_make(kind, c->placement, stages(c), &s));
+    TRY(schedule_make(kind, c->placement, info_stages(c), &s));
     TRY(schedule_print(&s, kind));
     return *c->svg ? schedule_svg(&s, kind, c->svg) : SOTTO_OK;
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status run_info(void *config, const char *const *words, int n_words)
 {
     const struct info_config *c = config;
     if (n_words > 1)
@@ -310,8 +310,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     if (c->schedule == SCHEDULE_NONE && (*c->svg || c->placement))
         return fail(SOTTO_EINVAL, "--%s belongs to a schedule: set --schedule, too",
                     *c->svg ? "svg" : "placement");
-    if (n_words == 1 && is_images(words[0]))
-        return print_images(words[0], c);
+    if (n_words == 1 && is_image_set(words[0]))
+        return print_image_set(words[0], c);
     if (n_words == 1)
         TRY(print_model(words[0], c));
     if (n_words == 1 && c->schedule != SCHEDULE_NONE)
@@ -346,6 +346,6 @@ const struct command command_info = {
     .example = "  sotto info\n  sotto info gpt2 --batch=4 --seq=256\n"
                "  sotto info gpt2 --stages=4\n"
                "  sotto info --schedule cdp-v2 --stages 4 --svg=timeline.svg",
-    .sections = sections,
-    .run = run_it,
+    .sections = info_sections,
+    .run = run_info,
 };

@@ -17,7 +17,7 @@
  * OpenMP's runtime has bound this thread to the first place (OMP_PROC_BIND, OMP_PLACES,
  * GOMP_CPU_AFFINITY), and with it all later threads, so that every worker would share one core;
  * train.pin binds workers. */
-static bool unbind(void)
+static bool unbind_from_place(void)
 {
     static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
                                         "KMP_AFFINITY"};
@@ -61,7 +61,7 @@ static bool spin_less(void)
 /* The runtime reads the environment before main, hence the second start. */
 static void start_again(char **argv)
 {
-    const bool unbound = unbind(), quieter = spin_less();
+    const bool unbound = unbind_from_place(), quieter = spin_less();
     if (unbound || quieter)
         execv("/proc/self/exe", argv); /* on failure continue as started */
 }

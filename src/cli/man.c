@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Prints text with all characters escaped that are commands to the formatter. */
-static void put(const char *text)
+static void print_escaped(const char *text)
 {
     const char *const begin = text;
     for (; *text; text++) {
@@ -39,23 +39,24 @@ static void put(const char *text)
     }
 }
 
-static void put_option(const struct option_section *section, const struct option *o)
+static void print_option(const struct option_section *section, const struct option *o)
 {
     char kind[512], flag[128];
     option_describe(o, kind, sizeof kind);
     snprintf(flag, sizeof flag, "--%s%s%s", section->name, *section->name ? "." : "", o->key);
     printf(".TP\n.B ");
-    put(flag);
+    print_escaped(flag);
     printf("\n");
-    put(o->help);
+    print_escaped(o->help);
     printf(" (");
-    put(kind);
+    print_escaped(kind);
     printf(")\n");
 }
 
 /* Returns the first command with this section, whose options are printed there once. */
-static const struct command *told_by(const struct command *const *all, const struct command *c,
-                                     const struct option *table)
+static const struct command *command_with_section(const struct command *const *all,
+                                                  const struct command *c,
+                                                  const struct option *table)
 {
     struct option_section sections[CLI_SECTIONS];
     void *config = calloc(1, CLI_CONFIG_ROOM);
@@ -70,36 +71,36 @@ static const struct command *told_by(const struct command *const *all, const str
     return found;
 }
 
-static void put_usage(const struct command *c)
+static void print_usage(const struct command *c)
 {
     printf(".B sotto %s\n", c->name);
-    put(c->usage);
+    print_escaped(c->usage);
     fputs(*c->usage ? "\n" : "", stdout);
 }
 
-static void put_command(const struct command *const *all, const struct command *c,
-                        const struct option_section *sections, int n)
+static void print_command(const struct command *const *all, const struct command *c,
+                          const struct option_section *sections, int n)
 {
     printf(".SH SOTTO %s\n", c->name);
-    put(c->summary);
+    print_escaped(c->summary);
     printf(".\n.PP\n");
-    put_usage(c);
+    print_usage(c);
     printf(".PP\n.nf\n");
-    put(c->example);
+    print_escaped(c->example);
     printf("\n.fi\n");
     for (int s = 0; s < n; s++) {
         if (sections[s].count == 0)
             continue;
-        const struct command *before = told_by(all, c, sections[s].table);
+        const struct command *before = command_with_section(all, c, sections[s].table);
         printf(".SS ");
         if (*sections[s].name)
             printf("[%s] ", sections[s].name);
-        put(sections[s].about);
+        print_escaped(sections[s].about);
         printf("\n");
         if (before)
             printf("As under\n.BR \"sotto %s\" .\n", before->name);
         for (int i = 0; i < sections[s].count && !before; i++)
-            put_option(&sections[s], &sections[s].table[i]);
+            print_option(&sections[s], &sections[s].table[i]);
     }
 }
 
@@ -114,14 +115,14 @@ static enum sotto_status print_page(const struct command *const *all, void *conf
            sotto_version());
     for (int i = 0; all[i]; i++) {
         printf("%s", i ? ".br\n" : "");
-        put_usage(all[i]);
+        print_usage(all[i]);
     }
     printf(".SH DESCRIPTION\nTrains language models, and compares methods that train them, where "
            "the links between\nworkers are slow: as threads, as ranks of MPI, or as a simulated "
            "cluster.\nOptions are given as\n.BI \\-\\-section.key= value\non the command line or as"
            "\n.IB key \" = \" value\nunder\n.RI [ section ]\nin a file; the command line wins.\n");
     for (int i = 0; all[i]; i++)
-        put_command(all, all[i], sections, command_sections(all[i], config, sections));
+        print_command(all, all[i], sections, command_sections(all[i], config, sections));
     printf(".SH FILES\n.TP\n.I RUN/config.json, model.safetensors, tokenizer.json\nThe newest "
            "checkpoint, as a Hugging Face model folder.\n.TP\n.I RUN/checkpoints/step\\-N\nA "
            "checkpoint, with the whole configuration in sotto.ini.\n.TP\n.I "

@@ -10,7 +10,7 @@
 #include "train/plan/estimate.h"
 #include "train/plan/traffic.h"
 
-static void print_images(const struct run *run)
+static void print_image_plan(const struct run *run)
 {
     const struct model *m = &run->model;
     printf("model: %s over images of %d x %d x %d: %.2f million parameters\n",
@@ -30,7 +30,7 @@ static void print_images(const struct run *run)
            run->config.strategy.accumulate);
 }
 
-static void print_text(const struct run *run)
+static void print_text_plan(const struct run *run)
 {
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
@@ -62,9 +62,9 @@ static void print_header(const struct run *run)
         printf("null oracle: %.2f million parameters in %d stages\n",
                (double)run->table->parameters / 1e6, run->table->n_stage);
     else if (run_kind(run)->sequences)
-        print_text(run);
+        print_text_plan(run);
     else
-        print_images(run);
+        print_image_plan(run);
     run_describe_device(run, device);
     if (t->oracle != ORACLE_NULL)
         printf("device: %s\n", device);

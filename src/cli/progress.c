@@ -66,7 +66,7 @@ static void warn_of_grace(struct progress *p, const struct run_step *s)
         needs, grace, option, ceil(needs) + 1);
 }
 
-static void step(void *arg, const struct run_step *s)
+static void print_round(void *arg, const struct run_step *s)
 {
     struct progress *p = arg;
     warn_of_grace(p, s);
@@ -99,7 +99,7 @@ void progress_step(struct progress *p, const struct run_step *s, const char *bef
     fflush(p->out);
 }
 
-static void evaluated(void *arg, int64_t at, const struct evaluation *e)
+static void print_evaluated(void *arg, int64_t at, const struct evaluation *e)
 {
     struct progress *p = arg;
     const double share = 100.0 / (double)e->targets;
@@ -114,7 +114,7 @@ static void evaluated(void *arg, int64_t at, const struct evaluation *e)
     fflush(p->out);
 }
 
-static void saved(void *arg, int64_t at, const char *folder)
+static void print_saved(void *arg, int64_t at, const char *folder)
 {
     struct progress *p = arg;
     progress_end(p);
@@ -124,5 +124,6 @@ static void saved(void *arg, int64_t at, const char *folder)
 
 struct run_watch progress_watch(struct progress *p)
 {
-    return (struct run_watch){.step = step, .evaluated = evaluated, .saved = saved, .arg = p};
+    return (struct run_watch){
+        .step = print_round, .evaluated = print_evaluated, .saved = print_saved, .arg = p};
 }

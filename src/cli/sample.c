@@ -42,7 +42,7 @@ static const struct option table[] = {
 };
 #undef S
 
-static int sections(void *config, struct option_section *out)
+static int sample_sections(void *config, struct option_section *out)
 {
     out[0] = (struct option_section)OPTION_SECTION("", "options", table, config);
     return 1;
@@ -114,7 +114,7 @@ static enum sotto_status one_sample(struct loaded_model *l, const struct sample_
     return st;
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status run_sample(void *config, const char *const *words, int n_words)
 {
     struct sample_config *c = config;
     if (n_words > 1)
@@ -149,6 +149,6 @@ const struct command command_sample = {
         "  sotto sample my-run --prompt=\"Once upon a time\" --temperature=0.8 --top_p=0.95\n"
         "  sotto sample my-run --prompt=@chapter.txt --tokens=400\n"
         "  head -c 2000 book.txt | sotto sample my-run --prompt=-",
-    .sections = sections,
-    .run = run_it,
+    .sections = sample_sections,
+    .run = run_sample,
 };

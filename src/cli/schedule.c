@@ -53,7 +53,7 @@ static bool row_is_stage(const struct cdp_schedule *s)
     return s->placement == CDP_PP || s->placement == CDP_MP;
 }
 
-static int stage_of(const struct cdp_schedule *s, int device)
+static int device_stage(const struct cdp_schedule *s, int device)
 {
     int stage = 0;
     for (; s->placement == CDP_MP && device >= s->n - stage; stage++)
@@ -66,7 +66,7 @@ void schedule_label(const struct cdp_schedule *s, int row, char out[32])
     if (s->placement == CDP_SINGLE)
         snprintf(out, 32, "micro-batch %d", row + 1);
     else if (row_is_stage(s))
-        snprintf(out, 32, "worker %d stage %d", row, stage_of(s, row) + 1);
+        snprintf(out, 32, "worker %d stage %d", row, device_stage(s, row) + 1);
     else
         snprintf(out, 32, "worker %d", row);
 }
@@ -101,12 +101,12 @@ static void print_row(const struct cdp_schedule *s, const char *label, int width
     printf("\n");
 }
 
-static int activations(const struct cdp_schedule *s, int64_t time)
+static int count_activations(const struct cdp_schedule *s, int64_t time)
 {
     return cdp_activations(s, -1, time);
 }
 
-static int messages(const struct cdp_schedule *s, int64_t time)
+static int count_messages(const struct cdp_schedule *s, int64_t time)
 {
     struct cdp_act act[CDP_ACTS(SCHEDULE_MOST)];
     int sent = 0;
@@ -176,8 +176,8 @@ enum sotto_status schedule_print(const struct cdp_schedule *s, enum schedule_kin
         print_tasks(s, row, width);
     printf("\n");
     print_row(s, "updated stage", width, schedule_update);
-    print_row(s, "messages", width, messages);
-    print_row(s, "stage activations", width, activations);
+    print_row(s, "messages", width, count_messages);
+    print_row(s, "stage activations", width, count_activations);
     printf("updates are after their time step (*: of several stages), messages before it\n");
     print_count(s);
     return SOTTO_OK;

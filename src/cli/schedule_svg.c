@@ -15,42 +15,42 @@ static const char *const message_colors[] = {
     [CDP_STATE] = "#2e7d32",
 };
 
-static int x_of(int64_t time)
+static int time_x(int64_t time)
 {
     return LEFT + (int)time * CELL;
 }
 
-static int y_of(int row)
+static int row_y(int row)
 {
     return TOP + row * ROW;
 }
 
-static void put_text(FILE *out, int x, int y, const char *anchor, const char *text)
+static void draw_text(FILE *out, int x, int y, const char *anchor, const char *text)
 {
     fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\">%s</text>\n", x, y, anchor, text);
 }
 
-static void put_row(FILE *out, const struct cdp_schedule *s, int row)
+static void draw_row(FILE *out, const struct cdp_schedule *s, int row)
 {
     char text[32];
     struct cdp_task task;
     schedule_label(s, row, text);
-    put_text(out, LEFT - 8, y_of(row) + 18, "end", text);
+    draw_text(out, LEFT - 8, row_y(row) + 18, "end", text);
     for (int64_t time = 0; time < schedule_times(s); time++) {
         if (!schedule_task(s, row, time, &task))
             continue;
         fprintf(out,
                 "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"26\" fill=\"%s\" "
                 "stroke=\"#444\" stroke-width=\"%d\"/>\n",
-                x_of(time) + 1, y_of(row), CELL - 2, version_colors[task.version % 4],
+                time_x(time) + 1, row_y(row), CELL - 2, version_colors[task.version % 4],
                 task.backward ? 2 : 1);
         snprintf(text, sizeof text, "%c%d", task.backward ? 'B' : 'F', schedule_number(s, &task));
-        put_text(out, x_of(time) + CELL / 2, y_of(row) + 18, "middle", text);
+        draw_text(out, time_x(time) + CELL / 2, row_y(row) + 18, "middle", text);
     }
 }
 
 /* Draws messages, from the end of time step `after` to the beginning of time step `before`. */
-static void put_messages(FILE *out, const struct cdp_schedule *s, int device)
+static void draw_messages(FILE *out, const struct cdp_schedule *s, int device)
 {
     struct cdp_act act[CDP_ACTS(SCHEDULE_MOST)];
     for (int64_t time = 0; time < schedule_times(s); time++) {
@@ -62,31 +62,31 @@ static void put_messages(FILE *out, const struct cdp_schedule *s, int device)
             fprintf(out,
                     "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" "
                     "marker-end=\"url(#head)\"/>\n",
-                    x_of(m->after + 1) - 3, y_of(m->from) + (m->to > m->from ? 26 : 0),
-                    x_of(m->before) + 2, y_of(m->to) + (m->to > m->from ? 0 : 26),
+                    time_x(m->after + 1) - 3, row_y(m->from) + (m->to > m->from ? 26 : 0),
+                    time_x(m->before) + 2, row_y(m->to) + (m->to > m->from ? 0 : 26),
                     message_colors[m->what]);
         }
     }
 }
 
-static void put_activations(FILE *out, const struct cdp_schedule *s)
+static void draw_activations(FILE *out, const struct cdp_schedule *s)
 {
-    const int rows = schedule_rows(s), foot = y_of(rows) + BARS, most = s->n * s->n;
+    const int rows = schedule_rows(s), foot = row_y(rows) + BARS, most = s->n * s->n;
     char text[64];
-    put_text(out, LEFT - 8, foot - BARS / 2, "end", "stage activations");
+    draw_text(out, LEFT - 8, foot - BARS / 2, "end", "stage activations");
     for (int64_t time = 0; time < schedule_times(s); time++) {
         const int n = cdp_activations(s, -1, time), height = n * (BARS - 24) / most;
         fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#bbb\"/>\n",
-                x_of(time) + 3, foot - height, CELL - 6, height);
+                time_x(time) + 3, foot - height, CELL - 6, height);
         snprintf(text, sizeof text, "%d", n);
-        put_text(out, x_of(time) + CELL / 2, foot - height - 3, "middle", text);
+        draw_text(out, time_x(time) + CELL / 2, foot - height - 3, "middle", text);
         snprintf(text, sizeof text, "%d", (int)time);
-        put_text(out, x_of(time) + CELL / 2, TOP - 10, "middle", text);
+        draw_text(out, time_x(time) + CELL / 2, TOP - 10, "middle", text);
     }
-    put_text(out, LEFT - 8, TOP - 10, "end", "time step");
+    draw_text(out, LEFT - 8, TOP - 10, "end", "time step");
 }
 
-static void put_key(FILE *out, const struct cdp_schedule *s, int y)
+static void draw_key(FILE *out, const struct cdp_schedule *s, int y)
 {
     static const char *const words[] = {
         "activations", "", "sums of gradients", "parameters", "state of a stage",
@@ -100,7 +100,7 @@ static void put_key(FILE *out, const struct cdp_schedule *s, int y)
         fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" fill=\"%s\"/>\n", x,
                 y - 12, version_colors[v]);
         snprintf(text, sizeof text, "with theta_%d", v);
-        put_text(out, x + 20, y, "start", text);
+        draw_text(out, x + 20, y, "start", text);
     }
     for (int d = 0; d < cdp_devices(s); d++)
         for (int64_t time = 0; time < schedule_times(s); time++)
@@ -112,7 +112,7 @@ static void put_key(FILE *out, const struct cdp_schedule *s, int y)
             continue;
         fprintf(out, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\"/>\n", x, y - 5,
                 x + 20, y - 5, message_colors[k]);
-        put_text(out, x + 26, y, "start", words[k]);
+        draw_text(out, x + 26, y, "start", words[k]);
         x += 160;
     }
 }
@@ -121,8 +121,8 @@ enum sotto_status schedule_svg(const struct cdp_schedule *s, enum schedule_kind 
                                const char *path)
 {
     struct file_draft draft;
-    const int rows = schedule_rows(s), width = x_of(schedule_times(s)) + 20;
-    const int height = y_of(rows) + BARS + 40;
+    const int rows = schedule_rows(s), width = time_x(schedule_times(s)) + 20;
+    const int height = row_y(rows) + BARS + 40;
     TRY(file_draft_open(&draft, path));
     FILE *out = draft.stream;
     fprintf(out,
@@ -135,11 +135,11 @@ enum sotto_status schedule_svg(const struct cdp_schedule *s, enum schedule_kind 
     fprintf(out, "<text x=\"%d\" y=\"22\" font-size=\"15\">%s, placement %s, %d stages</text>\n",
             LEFT, schedule_names[kind], cdp_placement_names[s->placement], s->n);
     for (int row = 0; row < rows; row++)
-        put_row(out, s, row);
+        draw_row(out, s, row);
     for (int d = 0; d < cdp_devices(s); d++)
-        put_messages(out, s, d);
-    put_activations(out, s);
-    put_key(out, s, height - 12);
+        draw_messages(out, s, d);
+    draw_activations(out, s);
+    draw_key(out, s, height - 12);
     fprintf(out, "</svg>\n");
     return file_commit(&draft);
 }

@@ -24,7 +24,7 @@ const char *stop_name(int number)
 
 /* Writes three texts with one call, since a launcher that merges the output of ranks keeps one
  * write together. */
-static void say(const char *first, const char *second, const char *third)
+static void write_three(const char *first, const char *second, const char *third)
 {
     const struct iovec text[] = {{(void *)(uintptr_t)first, strlen(first)},
                                  {(void *)(uintptr_t)second, strlen(second)},
@@ -36,20 +36,20 @@ static void say(const char *first, const char *second, const char *third)
 enum { LEFT_SECONDS = 10 }; /* grace for a process with a lost peer, which may be writing */
 
 /* True if a worker is gone; reports the loss once. */
-static bool say_lost(const struct stop_words *w)
+static bool report_lost(const struct stop_words *w)
 {
     const char *name = w && w->lost ? w->lost(w->arg) : NULL;
     if (!name)
         return false;
     if (*name && w->gone && !said_lost) {
-        say("\nsotto: ", name, w->gone);
+        write_three("\nsotto: ", name, w->gone);
     }
     said_lost = true;
     alarm(LEFT_SECONDS);
     return true;
 }
 
-static void on_signal(int number)
+static void handle_signal(int number)
 {
     const int cause = errno;
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -62,8 +62,8 @@ static void on_signal(int number)
     if (gone) /* the reader of our output may be gone with the terminal: save all the same */
         sigaction(SIGPIPE, &ignore, NULL);
     const struct stop_words *w = words;
-    if (!say_lost(w) && w && w->asked) {
-        say("\n", stop_name(number), w->asked);
+    if (!report_lost(w) && w && w->asked) {
+        write_three("\n", stop_name(number), w->asked);
     }
     errno = cause;
 }
@@ -79,7 +79,7 @@ void stop_words(const struct stop_words *w)
 }
 
 /* Installs the action unless the signal is ignored, as under nohup. */
-static void watch(int number, const struct sigaction *action)
+static void install_action(int number, const struct sigaction *action)
 {
     struct sigaction before;
     if (sigaction(number, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
@@ -88,14 +88,14 @@ static void watch(int number, const struct sigaction *action)
 
 const atomic_int *stop_watch(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = handle_signal};
     asked = 0;
     words = NULL;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files (ulimit -f) fails instead */
-    watch(SIGHUP, &action);
-    watch(SIGPIPE, &action);
+    install_action(SIGHUP, &action);
+    install_action(SIGPIPE, &action);
     return &asked;
 }

@@ -33,7 +33,7 @@ static const struct option table[] = {
 };
 #undef S
 
-static int sections(void *config, struct option_section *out)
+static int tokenize_sections(void *config, struct option_section *out)
 {
     out[0] = (struct option_section)OPTION_SECTION("", "options", table, config);
     return 1;
@@ -75,7 +75,7 @@ static enum sotto_status read_texts(struct texts *t, const char *names)
     return st;
 }
 
-static enum sotto_status train(const struct tokenize_config *c)
+static enum sotto_status run_tokenizer_training(const struct tokenize_config *c)
 {
     struct texts t = {0};
     struct tokenizer *tokenizer = NULL;
@@ -117,7 +117,8 @@ static enum sotto_status save_ids(const struct token_list *ids, const char *path
     return st;
 }
 
-static enum sotto_status encode(const struct tokenize_config *c, const struct tokenizer *tokenizer)
+static enum sotto_status encode_input(const struct tokenize_config *c,
+                                      const struct tokenizer *tokenizer)
 {
     char *text;
     size_t size;
@@ -188,7 +189,8 @@ static enum sotto_status read_ids(const char *path, struct token_list *ids)
     return st;
 }
 
-static enum sotto_status decode(const struct tokenize_config *c, const struct tokenizer *tokenizer)
+static enum sotto_status decode_input(const struct tokenize_config *c,
+                                      const struct tokenizer *tokenizer)
 {
     struct token_list ids = {0};
     char *text = NULL;
@@ -205,7 +207,7 @@ static enum sotto_status decode(const struct tokenize_config *c, const struct to
     return st;
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status run_tokenize(void *config, const char *const *words, int n_words)
 {
     const struct tokenize_config *c = config;
     static const char *const verbs = "want one of: sotto tokenize train, encode, decode";
@@ -219,13 +221,13 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
                     "tokenize %s: '%s' is a word too many: a file is named with --input=%s", verb,
                     words[1], words[1]);
     if (strcmp(verb, "train") == 0)
-        return train(c);
+        return run_tokenizer_training(c);
     if (!*c->tokenizer)
         return fail(SOTTO_EINVAL, "tokenize %s: set --tokenizer=FILE or FOLDER", verb);
     struct tokenizer *tokenizer;
     TRY(tokenizer_open(&tokenizer, c->tokenizer));
     enum sotto_status st =
-        strcmp(verb, "encode") == 0 ? encode(c, tokenizer) : decode(c, tokenizer);
+        strcmp(verb, "encode") == 0 ? encode_input(c, tokenizer) : decode_input(c, tokenizer);
     tokenizer_close(tokenizer);
     return st;
 }
@@ -238,6 +240,6 @@ const struct command command_tokenize = {
                "  sotto tokenize encode --tokenizer=tokenizer.json --input=book.txt \\\n"
                "      --out=book.bin\n"
                "  echo 15496 995 | sotto tokenize decode --tokenizer=gpt2-folder",
-    .sections = sections,
-    .run = run_it,
+    .sections = tokenize_sections,
+    .run = run_tokenize,
 };

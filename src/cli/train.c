@@ -28,7 +28,7 @@ static const struct option table[] = {
 };
 #undef S
 
-static int sections(void *config, struct option_section *out)
+static int train_sections(void *config, struct option_section *out)
 {
     _Static_assert(sizeof(struct train_command) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
     _Static_assert(RUN_SECTIONS + 1 <= CLI_SECTIONS, "raise CLI_SECTIONS");
@@ -38,13 +38,13 @@ static int sections(void *config, struct option_section *out)
     return RUN_SECTIONS + 1;
 }
 
-static void started_as(void *config, const char *program, int argc, const char *const *argv)
+static void train_started_as(void *config, const char *program, int argc, const char *const *argv)
 {
     (void)argc, (void)argv;
     ((struct train_command *)config)->program = program;
 }
 
-static void print_memory(const char *who, const size_t *bytes, size_t total)
+static void print_peak_memory(const char *who, const size_t *bytes, size_t total)
 {
     printf("memory of %s (peak, MB):", who);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
@@ -94,8 +94,8 @@ static void print_report(const struct run *run)
         report_sentence(&r, sentence, sizeof sentence);
         printf("%s\n", sentence);
     }
-    print_memory(run->cluster.size > 1 ? "the largest worker" : "the worker", r.memory,
-                 r.memory_total);
+    print_peak_memory(run->cluster.size > 1 ? "the largest worker" : "the worker", r.memory,
+                      r.memory_total);
     if (!run_kind(run)->sequences)
         printf("%lld images in %.2f s: %.1f images/s\n", (long long)s->samples, s->seconds,
                (double)s->samples * rate);
@@ -119,7 +119,8 @@ static void print_idle(const struct run *run)
 }
 
 /* Prints, between two texts, what the printed command needs in addition, if anything. */
-static void put_lacking(const struct run *run, const char *before, const char *behind, FILE *out)
+static void print_missing_flags(const struct run *run, const char *before, const char *behind,
+                                FILE *out)
 {
     const char *lacks = mpi_launcher_missing(run->cluster.mpi);
     if (lacks)
@@ -127,7 +128,7 @@ static void put_lacking(const struct run *run, const char *before, const char *b
 }
 
 /* Prints how to continue a run that did not reach its end. */
-static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
+static void print_resume_command(const struct run *run, enum sotto_status st, FILE *to)
 {
     const char *out = run_place(run);
     char folder[FILE_PATH_ROOM], *command = NULL;
@@ -148,7 +149,7 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
     FILE *text = open_memstream(&command, &size);
     const bool known = text && resume_command(run, st == SOTTO_ENUMERIC ? 0.1 : 1, text);
     if (text && known)
-        put_lacking(run, "  # ", "", text);
+        print_missing_flags(run, "  # ", "", text);
     fflush(to); /* a launcher prints one write in one piece, and mixes several with other ranks'
                    output */
     if (text && fclose(text) == 0 && known)
@@ -173,13 +174,13 @@ struct signal_words {
     int turn;
 };
 
-static void last_word(void *arg, const struct run *run, enum sotto_status st)
+static void print_last_word(void *arg, const struct run *run, enum sotto_status st)
 {
     const struct signal_words *w = arg;
     const char *gone = run->cluster.mpi && !w->stopped ? mpi_lost_rank(run->cluster.mpi) : NULL;
     if (gone)
         fprintf(stderr, "sotto: %s is gone\n", gone);
-    print_way_on(run, w->stopped ? SOTTO_ESTOPPED : gone ? SOTTO_EPEER : st, stderr);
+    print_resume_command(run, w->stopped ? SOTTO_ESTOPPED : gone ? SOTTO_EPEER : st, stderr);
 }
 
 /* Returns the name of a lost rank for the reporting rank: rank 0, or rank 1 if rank 0 is lost. */
@@ -191,7 +192,7 @@ static const char *find_lost(const void *arg)
     return !name || mpi->rank == 0 || (mpi->rank == 1 && first) ? name : "";
 }
 
-static void write_asked(const struct run *run, bool saved, FILE *out)
+static void write_stop_text(const struct run *run, bool saved, FILE *out)
 {
     if (!run_keeps(run)) {
         fputs(", will stop as soon as all workers can; nothing is saved\n", out);
@@ -202,31 +203,31 @@ static void write_asked(const struct run *run, bool saved, FILE *out)
     if (!saved)
         return;
     resume_plainly(run, out);
-    put_lacking(run, " (", ")", out);
+    print_missing_flags(run, " (", ")", out);
     fputs(" continues from the last checkpoint\n", out);
 }
 
-static void write_gone(const struct run *run, const char *folder, FILE *out)
+static void write_lost_text(const struct run *run, const char *folder, FILE *out)
 {
     fputs(" is gone, and the run cannot continue without it; ", out);
     if (!run_keeps(run)) {
         fputs("nothing is saved\n", out);
     } else if (!run->cluster.leads) {
         resume_plainly(run, out);
-        put_lacking(run, " (", ")", out);
+        print_missing_flags(run, " (", ")", out);
         fputs(" continues from the last checkpoint, if there is one\n", out);
     } else if (!*folder) {
         fputs("there is no checkpoint yet\n", out);
     } else {
         fprintf(out, "the last checkpoint is %s\nto continue: ", folder);
         resume_plainly(run, out);
-        put_lacking(run, "  # ", "", out);
+        print_missing_flags(run, "  # ", "", out);
         fputc('\n', out);
     }
 }
 
 /* `folder`: the newest checkpoint, "" if there is none. */
-static void set_words(struct signal_words *w, const char *folder)
+static void set_signal_texts(struct signal_words *w, const char *folder)
 {
     const struct run *run = w->run;
     struct stop_words *said = &w->said[w->turn ^= 1];
@@ -240,11 +241,11 @@ static void set_words(struct signal_words *w, const char *folder)
         said->arg = run->cluster.mpi;
     }
     if (asked) {
-        write_asked(run, *folder, asked);
+        write_stop_text(run, *folder, asked);
         fclose(asked);
     }
     if (gone) {
-        write_gone(run, folder, gone);
+        write_lost_text(run, folder, gone);
         fclose(gone);
     }
     stop_words(said);
@@ -254,7 +255,7 @@ static void tell_saved(void *arg, int64_t step, const char *folder)
 {
     struct signal_words *w = arg;
     w->saved(&w->progress, step, folder);
-    set_words(w, folder);
+    set_signal_texts(w, folder);
 }
 
 /* The same rank reports that the run is saved. */
@@ -264,7 +265,7 @@ static const char *find_saved(const void *arg)
     return name && *name ? "the run" : name;
 }
 
-static void write_over(const struct run *run, FILE *out)
+static void write_saved_text(const struct run *run, FILE *out)
 {
     if (!run_keeps(run)) {
         fputs(" was stopped, and nothing is saved\n", out);
@@ -272,7 +273,7 @@ static void write_over(const struct run *run, FILE *out)
     }
     fputs(" was stopped and is saved, without a report: ", out);
     resume_plainly(run, out);
-    put_lacking(run, " (", ")", out);
+    print_missing_flags(run, " (", ")", out);
     fputs(" continues the run\n", out);
 }
 
@@ -283,7 +284,7 @@ static void tell_stopped_run(void *arg)
     struct signal_words *w = arg;
     FILE *text = fmemopen(w->saved_text, sizeof w->saved_text - 1, "w");
     if (text) {
-        write_over(w->run, text);
+        write_saved_text(w->run, text);
         fclose(text);
     }
     if (w->run->cluster.mpi)
@@ -310,7 +311,7 @@ static bool is_bare(const struct run_config *c)
 }
 
 /* True if the command line or the file names the run's folder. */
-static bool says_out(const struct run_config *c, const struct command_line *line)
+static bool names_out(const struct run_config *c, const struct command_line *line)
 {
     bool says = strcmp(c->train.out, "run") != 0;
     for (int i = 0; i < line->argc && strcmp(line->argv[i], "--") != 0; i++)
@@ -373,7 +374,7 @@ static enum sotto_status read_before(struct train_command *t, const struct comma
 {
     const struct run_config *c = &t->run;
     const char *folder = line->folder;
-    const bool says = says_out(c, line);
+    const bool says = names_out(c, line);
     const bool other = folder && says && !file_same_name(c->train.out, folder);
     char run[FILE_PATH_ROOM];
     int64_t step;
@@ -447,7 +448,7 @@ static enum sotto_status end_ranks(struct train_command *t, enum sotto_status st
 
 /* --resume under MPI: the other ranks receive the results of rank 0, so MPI starts here and stays
  * until the run has ended. */
-static enum sotto_status beneath(void *config, struct command_line *line)
+static enum sotto_status train_beneath(void *config, struct command_line *line)
 {
     struct train_command *t = config;
     TRY(check_words(line->words, line->n_words));
@@ -462,7 +463,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     return end_ranks(t, put_beneath(t, line));
 }
 
-static enum sotto_status plan(struct run *run, const struct train_command *c)
+static enum sotto_status print_dry_run(struct run *run, const struct train_command *c)
 {
     TRY(run_plan(run, &c->run, c->from));
     enum sotto_status st = run->cluster.leads ? plan_print(run) : SOTTO_OK;
@@ -479,7 +480,7 @@ static void print_done(const struct run *run)
            run->result.hash);
 }
 
-static enum sotto_status train(struct run *run, const struct train_command *c)
+static enum sotto_status train_and_report(struct run *run, const struct train_command *c)
 {
     struct signal_words words = {.run = run};
     progress_init(&words.progress, stdout);
@@ -488,13 +489,13 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
     watch.saved = tell_saved;
     watch.stopped = tell_stopped_run;
     watch.stop = stop_watch();
-    watch.failed = last_word;
+    watch.failed = print_last_word;
     watch.program = c->program;
     watch.from = c->from;
     TRY(run_open(run, &c->run, &watch));
     if (run->cluster.mpi)
         mpi_record_connections(run->cluster.mpi);
-    set_words(&words, run->checkpoint);
+    set_signal_texts(&words, run->checkpoint);
     if (run->cluster.leads)
         plan_begin(run);
     enum sotto_status st = run_train(run);
@@ -511,7 +512,7 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
         else
             print_done(run);
     } else if (st != SOTTO_OK) {
-        print_way_on(run, st, stdout);
+        print_resume_command(run, st, stdout);
     }
     if (st == SOTTO_ESTOPPED && *watch.stop)
         st = fail_in(st, "%s: ", stop_name(*watch.stop));
@@ -522,14 +523,14 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
     return said ? fail(st, "%s", "") : st;
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status run_train_command(void *config, const char *const *words, int n_words)
 {
     struct train_command *c = config;
     struct run *run = malloc(sizeof *run); /* half a megabyte */
     (void)words, (void)n_words;
     enum sotto_status st = !run         ? fail(SOTTO_ENOMEM, "no memory for a run")
-                           : c->dry_run ? plan(run, c)
-                                        : train(run, c);
+                           : c->dry_run ? print_dry_run(run, c)
+                                        : train_and_report(run, c);
     st = end_ranks(c, st);
     free(run);
     comm_free(c->world);
@@ -548,11 +549,11 @@ const struct command command_train = {
                "  mpirun -n 4 sotto train my.ini --strategy=fsdp\n"
                "  sotto train my.ini --workers=8 --nodes=8 --time=virtual \\\n"
                "      --link.inter=100Mbit/s,5ms",
-    .sections = sections,
-    .started_as = started_as,
-    .run = run_it,
+    .sections = train_sections,
+    .started_as = train_started_as,
+    .run = run_train_command,
     .trains = true,
     .reads_config = true,
     .folder_flag = "--resume",
-    .beneath = beneath,
+    .beneath = train_beneath,
 };
