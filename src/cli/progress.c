@@ -38,6 +38,25 @@ void progress_line(struct progress *p, double left, const char *format, ...)
     fflush(p->out);
 }
 
+enum { MEASURES = 2 };
+
+void stop_time_start(struct stop_time *t, double rounds, int64_t step, double now)
+{
+    t->rounds = rounds;
+    pace_start(&t->round, step, now, 1);
+    pace_start(&t->stretch, step, now, (int64_t)fmin(rounds, 1e15));
+}
+
+double stop_time_expect(struct stop_time *t, int64_t step, double now, double left)
+{
+    const double round = pace_seconds(&t->round, step, now);
+    const double stretch = pace_seconds(&t->stretch, step, now); /* including an exchange */
+    const double each = t->stretch.blocks >= MEASURES ? stretch
+                        : t->round.blocks >= MEASURES ? round
+                                                      : 0;
+    return each * fmin(t->rounds, left);
+}
+
 /* Warns if the launcher's grace period is shorter than the time to stop: rounds until all workers
  * can stop, at the latest the end of the run, and a checkpoint of 12 bytes a parameter to a disk of
  * 300 MB/s. */

@@ -67,7 +67,7 @@ enum sotto_status evaluation_check(const struct evaluation *e)
                       : fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
 }
 
-static bool is_blank(char c) /* a NUL is no space */
+static bool is_word_space(char c) /* a NUL is no space */
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
@@ -76,9 +76,9 @@ static bool is_blank(char c) /* a NUL is no space */
 static size_t last_word_start(const char *text, size_t size)
 {
     size_t end = size;
-    while (end && is_blank(text[end - 1]))
+    while (end && is_word_space(text[end - 1]))
         end--;
-    while (end && !is_blank(text[end - 1]))
+    while (end && !is_word_space(text[end - 1]))
         end--;
     return end;
 }
@@ -126,7 +126,7 @@ static enum sotto_status make_text_room(struct last_word_task *l, int t)
 static enum sotto_status predict_last_word(struct last_word_task *l, const char *text, size_t size,
                                            struct last_word *out)
 {
-    while (size && is_blank(text[size - 1]))
+    while (size && is_word_space(text[size - 1]))
         size--;
     size_t cut = last_word_start(text, size);
     if (cut == 0)

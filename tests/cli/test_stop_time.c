@@ -1,5 +1,5 @@
 /* How long a run is expected to take to stop. */
-#include "cli/stop_time.h"
+#include "cli/progress.h"
 #include "base/scratch.h"
 
 struct course {
