@@ -45,7 +45,7 @@ struct command {
     enum sotto_status (*beneath)(void *config, struct command_line *line);
 };
 
-/* sotto_command as a program: argv[0] is the name of the started program. */
+/* Runs sotto_command as a program: argv[0] is the name of the started program. */
 enum sotto_status command_main(int argc, const char *const *argv);
 
 /* Reads the file and the options of the command line over the present configuration. */

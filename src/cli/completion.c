@@ -8,7 +8,7 @@
 #include "strategy/config.h"
 #include "strategy/method.h"
 
-/* True if exactly one section has `key`, so that the key needs no section. */
+/* True for a key of exactly one section, with no need for the section's name. */
 static bool is_only_key(const struct option_section *sections, int n, const char *key)
 {
     int found = 0;
@@ -51,7 +51,7 @@ static void print_preset_names(const char *section)
             printf(" %s", model_presets[i].config.preset);
 }
 
-/* strategy.shard and strategy.replicate take the name of a method. */
+/* True for strategy.shard and strategy.replicate, which take the name of a method; sets `axis`. */
 static bool takes_method(const struct option_section *s, const char *key, enum method_axis *axis)
 {
     *axis = strcmp(key, "shard") == 0 ? METHOD_SHARD : METHOD_REPLICATE;

@@ -58,7 +58,8 @@ static bool spin_less(void)
     return true;
 }
 
-/* The runtime reads the environment before main, hence the second start. */
+/* Starts the program a second time if the environment has changed, which the runtime reads before
+ * main. */
 static void start_again(char **argv)
 {
     const bool unbound = unbind_from_place(), quieter = spin_less();

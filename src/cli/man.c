@@ -53,7 +53,7 @@ static void print_option(const struct option_section *section, const struct opti
     printf(")\n");
 }
 
-/* Returns the first command with this section, whose options are printed there once. */
+/* Returns the first command with this section, under which the options are printed. */
 static const struct command *command_with_section(const struct command *const *all,
                                                   const struct command *c,
                                                   const struct option *table)

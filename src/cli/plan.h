@@ -4,10 +4,10 @@
 
 #include "train/run/run.h"
 
-/* Model, data, workers and length: the first lines of every run. */
+/* Prints the first lines of every run: model, data, workers and length. */
 void plan_begin(const struct run *run);
 
-/* --dry_run: prints these lines and the other decisions, with memory and disk. */
+/* Prints the plan of --dry_run: these lines and the other decisions, with memory and disk. */
 enum sotto_status plan_print(const struct run *run);
 
 #endif

@@ -21,8 +21,9 @@ enum sotto_status schedule_print(const struct cdp_schedule *s, enum schedule_kin
 enum sotto_status schedule_svg(const struct cdp_schedule *s, enum schedule_kind kind,
                                const char *path);
 
-/* Shared by both: rows are devices, or the micro-batches of a single device. schedule_task: the
- * task of a row in a time step; schedule_times: time steps to draw, those of two training steps. */
+/* Returns the rows of both drawings: devices, or the micro-batches of a single device.
+ * schedule_task: the task of a row in a time step; schedule_times: time steps to draw, those of two
+ * training steps. */
 int schedule_rows(const struct cdp_schedule *s);
 bool schedule_task(const struct cdp_schedule *s, int row, int64_t time, struct cdp_task *out);
 int64_t schedule_times(const struct cdp_schedule *s);

@@ -26,7 +26,7 @@ const atomic_int *stop_watch(void);
  * number of the signal from stop_watch. */
 int stop_code(void);
 
-/* "SIGTERM" */
+/* Returns the name of a signal, as "SIGTERM". */
 const char *stop_name(int number);
 
 #endif

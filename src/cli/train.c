@@ -226,7 +226,7 @@ static void write_lost_text(const struct run *run, const char *folder, FILE *out
     }
 }
 
-/* `folder`: the newest checkpoint, "" if there is none. */
+/* Sets the texts for a signal. `folder`: the newest checkpoint, "" if there is none. */
 static void set_signal_texts(struct signal_words *w, const char *folder)
 {
     const struct run *run = w->run;
@@ -258,7 +258,7 @@ static void tell_saved(void *arg, int64_t step, const char *folder)
     set_signal_texts(w, folder);
 }
 
-/* The same rank reports that the run is saved. */
+/* Returns "the run" in the rank that reports a loss: then the run is saved. */
 static const char *find_saved(const void *arg)
 {
     const char *name = find_lost(arg);
@@ -294,7 +294,7 @@ static void tell_stopped_run(void *arg)
     stop_words(&w->over);
 }
 
-/* A given length replaces the former length, in any unit. */
+/* Drops the former length if a length is given, in any unit. */
 static void forget_length(struct train_config *before, const struct train_config *given)
 {
     if (given->steps < 0 && !given->tokens && !given->samples && !(given->seconds > 0))
@@ -446,8 +446,8 @@ static enum sotto_status end_ranks(struct train_command *t, enum sotto_status st
     return status_raise(&note);
 }
 
-/* --resume under MPI: the other ranks receive the results of rank 0, so MPI starts here and stays
- * until the run has ended. */
+/* Puts the run's configuration under the options for --resume. Under MPI the other ranks receive
+ * rank 0's results, so MPI starts here and stays until the run has ended. */
 static enum sotto_status train_beneath(void *config, struct command_line *line)
 {
     struct train_command *t = config;

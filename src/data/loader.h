@@ -98,9 +98,9 @@ static inline enum sotto_status loader_fill(const struct loader *loader, struct 
     return loader->ops->fill(loader, place, rows, t, batch);
 }
 
-/* Evaluation in order: micro-batches 0 .. loader_batches-1 cover every window (at multiples of `t`)
- * or example once; the last may have fewer rows. Returns 0 without a sequence of `t`, for which
- * loader_check has a message. */
+/* Returns the number of micro-batches of an evaluation in order: micro-batches 0 .. n-1 cover every
+ * window (at multiples of `t`) or example once; the last may have fewer rows. 0 without a sequence
+ * of `t`, for which loader_check has a message. */
 static inline int64_t loader_batches(const struct loader *loader, int rows, int t)
 {
     return loader->ops->batches(loader, rows, t);

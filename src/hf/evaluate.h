@@ -47,8 +47,8 @@ struct last_word {
     int64_t words, right; /* right: every token of the word was the most likely */
 };
 
-/* LAMBADA's task: predicting the last word of each text. `path`: lines of JSON with the text as
- * member `key`; `watch` (optional). */
+/* Evaluates LAMBADA's task: predicting the last word of each text. `path`: lines of JSON with the
+ * text as member `key`; `watch` (optional). */
 enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
                                       struct pool *pool, const struct view *theta,
                                       const struct tokenizer *tokenizer, const char *path,

@@ -141,7 +141,7 @@ static enum sotto_status forget_half(struct generator *g)
     return SOTTO_OK;
 }
 
-/* Order of a heap: the most likely token on top, the smaller of two equally likely tokens first. */
+/* True if `a` is above `b` in the heap: more likely, or the smaller of equally likely tokens. */
 static bool is_likelier(const float *logits, int a, int b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);

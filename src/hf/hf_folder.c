@@ -171,7 +171,7 @@ void hf_folder_close(struct hf_folder *f)
     *f = (struct hf_folder){0};
 }
 
-/* Without generation_config.json, the ends are those of config.json. */
+/* Adds an end token to generation_config.json, or to the ends of config.json without that file. */
 enum sotto_status hf_folder_add_end(struct hf_folder *f, int id)
 {
     const int i = file_index("generation_config.json");
@@ -209,7 +209,8 @@ void hf_folder_set_processor(struct hf_folder *f, json_t *processor)
     f->processor = processor;
 }
 
-/* The configuration of a bare model ("ViTModel") becomes one of a model with a classifier. */
+/* Sets the names; the configuration of a bare model ("ViTModel") becomes one of a model with a
+ * classifier. */
 enum sotto_status hf_folder_set_classes(struct hf_folder *f, const struct model *model,
                                         char *const *names, int classes)
 {

@@ -1,5 +1,5 @@
-/* A Hugging Face model folder around the weights: the files next to a run's starting model
- * go out again with the trained model.
+/* A Hugging Face model folder around the weights: the files of a run's starting model go out again
+ * with the trained model.
  *
  * These are the configuration with all members, also those without a use in sotto, the files of
  * tokenizer and generation byte for byte, and the types of the tensors. A new model gets the files
@@ -32,16 +32,16 @@ struct hf_folder {
     json_t *classes;    /* changed members of config.json; NULL: unchanged */
 };
 
-/* `from`: the folder of the starting model, "" for a new model. `tokenizer` (optional) with its
- * file or folder, "" for a trained tokenizer. `new_head`: the model has another classifier than the
- * folder. */
+/* Opens a folder. `from`: the folder of the starting model, "" for a new model. `tokenizer`
+ * (optional) with its file or folder, "" for a trained tokenizer. `new_head`: the model has another
+ * classifier than the folder. */
 enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
                                  const struct tokenizer *tokenizer, const char *tokenizer_from,
                                  bool new_head, enum save_dtype dtype);
 void hf_folder_close(struct hf_folder *f);
 
-/* For instructions: adds `id`, which ends the responses that the model learns, to the ends in
- * generation_config.json, so that generate() stops there. */
+/* For instructions: adds `id`, the token at the end of learned responses, to the ends in
+ * generation_config.json, for generate() to stop there. */
 enum sotto_status hf_folder_add_end(struct hf_folder *f, int id);
 
 /* For images: sets the preprocessing, if the starting model's folder has another. Takes over the

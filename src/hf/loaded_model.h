@@ -21,8 +21,9 @@ struct loaded_model {
     struct image_processor processor; /* of a model over images */
 };
 
-/* `device` and `threads` as for device_open. `tokenizer`: a file or folder, "" for the model's own.
- * `image_size`: rows and columns of images for a model over any size; 0: the size in the folder. */
+/* Loads a model; `device` and `threads` as for device_open. `tokenizer`: a file or folder, "" for
+ * the model's own. `image_size`: rows and columns of images for a model over any size; 0: the size
+ * in the folder. */
 enum sotto_status loaded_model_open(struct loaded_model *l, const char *folder,
                                     const char *tokenizer, int image_size, const char *device,
                                     int threads);

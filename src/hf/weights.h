@@ -13,7 +13,8 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
  * ignored (see weights_check). */
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat);
 
-/* The same without the classifier of a model over images, which stays unchanged in `flat`. */
+/* Reads parameters without the classifier of a model over images, which stays unchanged in `flat`.
+ */
 enum sotto_status weights_load_body(const struct model *model, const char *path, float *flat);
 
 /* Sets `have` to true if the files have a classifier, of any classes. */

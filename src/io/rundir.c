@@ -78,7 +78,7 @@ static enum sotto_status rundir_take_lock(struct rundir *run)
     return SOTTO_OK;
 }
 
-/* The path without its last name, 0: nothing is left. */
+/* Returns the length of the path without its last name, 0 if nothing is left. */
 static uint32_t length_above(const char *path, uint32_t length)
 {
     while (length > 0 && path[length - 1] == '/')
@@ -273,7 +273,7 @@ enum sotto_status checkpoint_move(struct checkpoint *c, struct rundir *to)
     return st;
 }
 
-/* The files of the folder, and the folder itself. */
+/* Syncs the files of the folder, and the folder itself. */
 static enum sotto_status sync_files(const char *folder)
 {
     DIR *dir = opendir(folder);

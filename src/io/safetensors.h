@@ -33,7 +33,7 @@ enum safetensors_type {
     SAFETENSORS_OTHER, /* listed, but has no reader here */
 };
 
-/* "F32", ...; an element's size in bytes, 0 for OTHER. */
+/* Return "F32", ..., and an element's size in bytes, 0 for OTHER. */
 const char *safetensors_type_name(enum safetensors_type type);
 size_t safetensors_type_size(enum safetensors_type type);
 enum safetensors_type safetensors_type_of(enum dtype type);
@@ -64,11 +64,11 @@ struct safetensors {
     int n_file;
 };
 
-/* `path` is a file, or a folder with model.safetensors or with model.safetensors.index.json and its
+/* Opens a file, or a folder with model.safetensors or with model.safetensors.index.json and its
  * shards. On failure there is nothing to close. */
 enum sotto_status safetensors_open(struct safetensors *set, const char *path);
 
-/* The same from memory, which must outlive the set; `name` is used in messages. */
+/* Opens memory, which must outlive the set; `name` is for messages. */
 enum sotto_status safetensors_open_memory(struct safetensors *set, const void *data, size_t size,
                                           const char *name);
 
@@ -82,27 +82,27 @@ void safetensors_close(struct safetensors *set);
 /* Returns NULL if no tensor has the name. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *set, const char *name);
 
-/* The same, where a missing tensor or one of another shape is an error. */
+/* Finds a tensor; a missing tensor or another shape is an error. */
 enum sotto_status safetensors_get(const struct safetensors *set, const char *name, int ndim,
                                   const int64_t *shape, const struct safetensors_entry **out);
 
-/* The text of `key` in the first file's __metadata__, or NULL. */
+/* Returns the text of `key` in the first file's __metadata__, or NULL. */
 const char *safetensors_metadata(const struct safetensors *set, const char *key);
 
-/* F32, BF16, F16 and F64 as fp32, all of the entry or `count` elements from `offset` on. */
+/* Reads F32, BF16, F16 and F64 as fp32, all of the entry or `count` elements from `offset` on. */
 enum sotto_status safetensors_read_f32(const struct safetensors_entry *entry, float *out);
 enum sotto_status safetensors_read_f32_range(const struct safetensors_entry *entry, size_t offset,
                                              size_t count, float *out);
 
-/* A fault if one of `count` elements from `offset` on is infinite or NaN, in F32, BF16 or F16; in
- * other types anything goes. */
+/* Fails if one of `count` elements from `offset` on is infinite or NaN, in F32, BF16 or F16;
+ * accepts all other types. */
 enum sotto_status safetensors_check_numbers(const struct safetensors_entry *entry, size_t offset,
                                             size_t count);
 
-/* I64, I32, I16, I8, U8 and BOOL, all of the entry. */
+/* Reads I64, I32, I16, I8, U8 and BOOL, all of the entry. */
 enum sotto_status safetensors_read_i64(const struct safetensors_entry *entry, int64_t *out);
 
-/* "[2,3]" */
+/* Writes a shape as "[2,3]". */
 void safetensors_shape_text(int ndim, const int64_t *shape, char out[SAFETENSORS_SHAPE_ROOM]);
 
 /*     safetensors_writer_init(&w);
@@ -136,7 +136,7 @@ enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, co
 enum sotto_status safetensors_writer_put(struct safetensors_writer *writer, const void *data,
                                          size_t bytes);
 
-/* The same from fp32, rounded to `type`, which is F32, BF16 or F16. */
+/* Writes fp32 numbers rounded to `type`: F32, BF16 or F16. */
 enum sotto_status safetensors_writer_put_f32(struct safetensors_writer *writer,
                                              enum safetensors_type type, const float *x,
                                              size_t count);

@@ -85,7 +85,7 @@ static enum sotto_status sort_entries(struct safetensors *set)
     return SOTTO_OK;
 }
 
-/* An index may have any origin: its files must be names in the same folder. */
+/* Checks a name in an index, which may have any origin: its files must be in the same folder. */
 static enum sotto_status check_shard_name(const char *name)
 {
     if (*name == '\0' || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)

@@ -38,7 +38,7 @@ enum sotto_status safetensors_writer_note(struct safetensors_writer *writer, con
     return SOTTO_OK;
 }
 
-/* The bytes of a tensor, or an error if they cannot be counted. */
+/* Counts the bytes of a tensor; an error if they cannot be counted. */
 static enum sotto_status count_tensor_bytes(enum safetensors_type type, int ndim,
                                             const int64_t *shape, uint64_t *bytes)
 {

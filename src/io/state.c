@@ -41,7 +41,7 @@ enum sotto_status state_enter_own(struct state_visitor *v, const char *group, in
     return SOTTO_OK;
 }
 
-/* A tensor inside of an own group is one of `of`, all of the same size. */
+/* Places the tensor of an own group among those of all `of` groups, which have the same size. */
 static void place_in_list(const struct state_visitor *v, struct state_item *item)
 {
     if (!v->own)
@@ -138,7 +138,7 @@ enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *d
     return visit_array(v, name, SAFETENSORS_U8, data, bytes);
 }
 
-/* Inside of an own group: one of a list. */
+/* Visits a scalar of an own group, as an element of a list. */
 static enum sotto_status visit_listed(struct state_visitor *v, const char *name,
                                       enum safetensors_type type, void *value)
 {
@@ -235,7 +235,8 @@ void state_counter_init(struct state_visitor *v)
     *v = (struct state_visitor){.ops = &ops};
 }
 
-/* The finalizer of SplitMix64: a bijection in which every input bit reaches every output bit. */
+/* Mixes the bits by SplitMix64's finalizer, a bijection: every input bit reaches every output bit.
+ */
 static uint64_t mix_bits(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;

@@ -123,7 +123,7 @@ void state_leave(struct state_visitor *v);
 enum sotto_status state_enter_own(struct state_visitor *v, const char *group, int64_t index,
                                   int64_t of);
 
-/* All of a tensor, and a slice of it: elements [offset, offset + count) of `whole`. */
+/* Visits a whole tensor; state_slice: elements [offset, offset + count) of a tensor of `whole`. */
 enum sotto_status state_tensor(struct state_visitor *v, const char *name,
                                enum memory_category category, struct device *dev, struct view view,
                                size_t count);
@@ -131,8 +131,8 @@ enum sotto_status state_slice(struct state_visitor *v, const char *name,
                               enum memory_category category, struct device *dev, struct view view,
                               size_t whole, size_t offset, size_t count);
 
-/* What is owned of a flat vector, from `view` on: each tensor of the table under its own name,
- * padding left out. */
+/* Visits the owned part of a flat vector, from `view` on: each tensor of the table under its own
+ * name, without padding. */
 enum sotto_status state_table(struct state_visitor *v, const struct table *table,
                               const struct owned *owned, enum memory_category category,
                               struct device *dev, struct view view);
@@ -150,8 +150,8 @@ enum sotto_status state_ignore(struct state_visitor *v, const char *group);
 int64_t state_owners(const struct state_visitor *v, const char *group, const char *scalar);
 size_t state_stored(const struct state_visitor *v, const char *name);
 
-/* Loading only: what a tensor inside the current group is stored as; `otherwise` where there is
- * none of numbers. */
+/* Returns, for loaders, the stored type of a tensor inside the current group; `otherwise` if there
+ * is no such tensor of numbers. */
 enum dtype state_stored_type(const struct state_visitor *v, const char *name, enum dtype otherwise);
 
 /* Arrays in host memory; they count as MEMORY_OUTER. */
@@ -162,7 +162,7 @@ enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *d
 enum sotto_status state_int(struct state_visitor *v, const char *name, int64_t *value);
 enum sotto_status state_real(struct state_visitor *v, const char *name, double *value); /* exact */
 
-/* The same with bounds, which a file is held to: 0 to `most`, and `least` to `most`. */
+/* Visit a number with bounds, which are checked on loading: 0 to `most`, and `least` to `most`. */
 enum sotto_status state_count(struct state_visitor *v, const char *name, int64_t *value,
                               int64_t most);
 enum sotto_status state_within(struct state_visitor *v, const char *name, double *value,
@@ -171,7 +171,7 @@ enum sotto_status state_within(struct state_visitor *v, const char *name, double
 #define STATE_WORKERS ((int64_t)1 << 20) /* as train.workers allows */
 #define STATE_TOTAL ((int64_t)1 << 62)   /* sums of tokens or bytes, which only grow */
 
-/* `room`: of `text`, terminator included. */
+/* Visits a text. `room`: of `text`, terminator included. */
 enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room);
 
 /* Visitors. A saver's tensors must stay unchanged until state_saver_write; scalars are copied at
@@ -193,17 +193,17 @@ enum sotto_status state_file_open_memory(struct state_file *file, const void *da
  * outlives `file`. */
 enum sotto_status state_file_open_head(struct state_file *file, const void *head, size_t bytes,
                                        size_t size, const char *name, struct state_source source);
-/* The first *bytes of the file's *size. */
+/* Returns the first *bytes of the file's *size. */
 const void *state_file_head(const struct state_file *file, size_t *bytes, size_t *size);
-/* A hash of the size, the header and the beginning of each tensor: of two checkpoints it differs,
- * since a checkpoint holds the nanoseconds that training has taken. */
+/* Returns a hash of the size, the header and the beginning of each tensor: hashes of two
+ * checkpoints differ, since a checkpoint holds the nanoseconds of its training. */
 uint64_t state_file_fingerprint(const struct state_file *file);
 void state_file_close(struct state_file *file);   /* fine if not open */
 void state_counter_init(struct state_visitor *v); /* read v->bytes */
 
-/* v->hash is a sum over elements of a mix of (name, index, bits): neither the order of visits nor
- * the cut into slices matters, and the hashes of workers that own disjoint slices add up to the
- * hash of the whole. Scalars count once a visit. */
+/* Starts a hash in v->hash: a sum over elements of a mix of (name, index, bits). Neither the order
+ * of visits nor the cut into slices matters, and the hashes of workers that own disjoint slices add
+ * up to the hash of the whole. Scalars count once a visit. */
 void state_hasher_init(struct state_visitor *v);
 /* True for a hasher: measured times are not hashed, since they differ between runs of the same
  * bits. */

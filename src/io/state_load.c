@@ -62,7 +62,7 @@ static enum sotto_status mark_seen(struct state_visitor *v, struct state_span sp
     return SOTTO_OK;
 }
 
-/* All elements of `piece` to the item, from its element `at` on. */
+/* Loads all elements of `piece` into the item, from the item's element `at` on. */
 static enum sotto_status load_host_piece(const struct state_item *item, size_t at,
                                          const struct safetensors_entry *piece)
 {
@@ -78,7 +78,7 @@ static enum sotto_status load_host_piece(const struct state_item *item, size_t a
     return device_check(item->dev);
 }
 
-/* The same for a slice of a file that is elsewhere, piece after piece. */
+/* Loads a slice of a file in another process, piece after piece. */
 static enum sotto_status load_remote_slice(struct state_visitor *v, const struct state_item *item,
                                            const struct safetensors_entry *slice)
 {

@@ -85,8 +85,8 @@ static int compare_slice_names(const void *a, const void *b)
     return order ? order : (x->first > y->first) - (x->first < y->first);
 }
 
-/* Wide types first, which keeps every tensor aligned; then tensors in the order of their first
- * visit, then slices by place. */
+/* Orders wide types first, which keeps every tensor aligned; then tensors by their first visit,
+ * then slices by offset. */
 static int compare_slice_places(const void *a, const void *b)
 {
     const struct state_saved *x = a, *y = b;

@@ -31,7 +31,7 @@ enum sotto_status steps_folder(const char *checkpoints, int64_t step, char out[F
     return file_join(out, checkpoints, name);
 }
 
-/* The step of "step-00000100", -1 for any other name. */
+/* Returns the step of "step-00000100", -1 for any other name. */
 static int64_t step_from_name(const char *name)
 {
     if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strlen(name) > 23)
@@ -99,7 +99,8 @@ static enum sotto_status list_open_folder(DIR *dir, int64_t **steps, int *n)
     return SOTTO_OK;
 }
 
-/* Where a run renames one while the folder is read, both names may be missed. */
+/* Lists the steps, again if none is found: a run may rename a checkpoint meanwhile, and the reader
+ * miss both names. */
 enum sotto_status steps_list(const char *checkpoints, int64_t **steps, int *n)
 {
     enum sotto_status st = SOTTO_OK;

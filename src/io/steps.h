@@ -12,7 +12,8 @@
 
 #include "base/file.h"
 
-/* The steps in the folder `checkpoints`, ascending; the caller frees them. No folder: none. */
+/* Lists the steps in the folder `checkpoints`, ascending; the caller frees the list. No folder: no
+ * steps. */
 enum sotto_status steps_list(const char *checkpoints, int64_t **steps, int *n);
 
 /* Writes the path of the checkpoint of a step. */
@@ -22,25 +23,25 @@ enum sotto_status steps_folder(const char *checkpoints, int64_t step, char out[F
  * if the name does not contain it. */
 bool steps_named(const char *path, int64_t *step, char run[FILE_PATH_ROOM]);
 
-/* The complete checkpoint of the highest step under the run folder `path`; `*step` is -1 if there
- * is none. */
+/* Finds the complete checkpoint of the highest step under the run folder `path`; `*step`: -1 if
+ * there is none. */
 enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM]);
 
-/* The same among checkpoints that can be read. Others are skipped, with `warn` with a warning; an
- * error if there are checkpoints and none can be read. */
+/* Finds the highest among checkpoints that can be read. Others are skipped, with a warning if
+ * `warn`; an error if there are checkpoints and none can be read. */
 enum sotto_status checkpoint_newest(const char *path, bool warn, int64_t *step,
                                     char folder[FILE_PATH_ROOM]);
 
 /* Counts the complete checkpoints under the run folder `path`. */
 enum sotto_status checkpoint_count(const char *path, int *n);
 
-/* A checkpoint that its run must not remove. */
+/* A checkpoint protected from removal. */
 struct checkpoint_hold {
     int file; /* descriptor of the list, -1: no checkpoint */
 };
 
-/* As checkpoint_newest, and holds the checkpoint. If the run removes it before the lock, tries the
- * newest of the others. */
+/* Finds and holds a checkpoint as checkpoint_newest does. If the run removes the checkpoint before
+ * the lock, tries the newest of the others. */
 enum sotto_status checkpoint_hold_newest(struct checkpoint_hold *hold, const char *path, bool warn,
                                          int64_t *step, char folder[FILE_PATH_ROOM]);
 

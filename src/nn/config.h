@@ -1,5 +1,5 @@
-/* What a model is: an architecture and its sizes. Filled from a preset, from options, or from a
- * Hugging Face config.json. */
+/* A model: an architecture and its sizes, from a preset, from options, or from a Hugging Face
+ * config.json. */
 #ifndef SOTTO_NN_CONFIG_H
 #define SOTTO_NN_CONFIG_H
 
@@ -19,8 +19,8 @@ struct model_config {
     int arch; /* enum model_arch */
     int layers, width, heads, kv_heads, head_width, mlp_width;
     int vocab, positions;
-    int window;                   /* of local attention, in positions                 */
-    char pattern[OPTION_ROOM];    /* 'g'lobal or 'l'ocal a layer, repeated            */
+    int window;                   /* of local attention, in positions */
+    char pattern[OPTION_ROOM];    /* 'g'lobal or 'l'ocal a layer, repeated */
     char activation[OPTION_ROOM]; /* by its Hugging Face name */
     double norm_eps, rope_theta, init_std;
     int tied; /* enum model_tied: the output projection is the token embedding */
@@ -28,7 +28,7 @@ struct model_config {
     _Alignas(max_align_t) unsigned char own[ARCH_COUNT][ARCH_ROOM];
 };
 
-/* The architecture's own configuration in `config`. */
+/* Returns the architecture's own configuration in `config`. */
 static inline void *arch_config(struct model_config *config, const struct arch *arch)
 {
     return config->own[arch->number];
@@ -69,10 +69,10 @@ int model_config_arch(const struct model_config *config);
  * are known. */
 enum sotto_status model_config_resolve(struct model_config *config);
 
-/* The kind of the model's samples: images if it has sizes of images. */
+/* Returns the kind of the model's samples: images if the architecture has sizes of images. */
 const struct sample_kind *model_config_kind(const struct model_config *config);
 
-/* The sizes of the images of a model over images, in its own configuration; NULL: it reads text. */
+/* Returns the sizes of the images of a model over images, NULL for a model over text. */
 struct image_sizes *model_config_image(struct model_config *config);
 
 /* Takes the sizes that a model over images leaves open from the data. Fails if the data do not fit.
@@ -85,12 +85,12 @@ bool model_config_is_open(const struct model_config *config);
 /* Checks that the sizes fit together; no size may be open. */
 enum sotto_status model_config_check(const struct model_config *config);
 
-/* Hugging Face's config.json, both ways; `*json` is a new reference. That of a model over images
- * may leave their sizes open. */
+/* Read and write Hugging Face's config.json; `*json` is a new reference. A model over images may
+ * leave sizes open. */
 enum sotto_status model_config_from_json(struct model_config *config, const json_t *json);
 enum sotto_status model_config_to_json(const struct model_config *config, json_t **json);
 
-/* Whether layer `i` attends locally. */
+/* True if layer `i` attends locally. */
 bool model_config_local(const struct model_config *config, int i);
 
 #endif

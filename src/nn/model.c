@@ -52,7 +52,7 @@ static enum sotto_status cut_stages(struct model *m)
     return SOTTO_OK;
 }
 
-/* While building, the stage of a tensor is the number of its layer. */
+/* Sets the stages of tensors, which are numbers of layers while building. */
 static void assign_stages(struct model *m)
 {
     for (int k = 0; k < m->n_stage; k++)

@@ -21,7 +21,7 @@ struct model {
     bool no_memory; /* a tensor could not be added; model_init fails */
 };
 
-/* `config` complete (model_config_check); `pad`: see table_layout. */
+/* Builds the model of a complete configuration (model_config_check); `pad`: see table_layout. */
 enum sotto_status model_init(struct model *model, const struct model_config *config, int n_stage,
                              int pad);
 void model_free(struct model *model);
@@ -39,7 +39,8 @@ void model_stage_needs(const struct model *model, int k, bool *needs);
  * tokens. */
 struct extent model_extent(const struct model *model, int rows, int t, enum dtype type);
 
-/* FLOPs of one forward and backward over a micro-batch, and of stage k's forward alone. */
+/* Returns the FLOPs of one forward and backward over a micro-batch, or of stage k's forward alone.
+ */
 double model_flops(const struct model *model, struct extent e);
 double model_stage_flops(const struct model *model, int k, struct extent e);
 

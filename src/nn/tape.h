@@ -29,7 +29,7 @@ struct tape {
     struct pool *pool; /* shared by the tapes of a worker */
     struct pass pass;
     bool recompute;           /* keep only the edges and run forward again in backward */
-    struct tape_stage *stage; /* (n_stage + 1)  */
+    struct tape_stage *stage; /* (n_stage + 1) */
     struct layer_flow *flow;  /* (n_layer) memory of the layers in backward; used within a call */
     struct extent most;       /* largest micro-batch that fits */
     const struct batch *batch;
@@ -80,8 +80,8 @@ struct tape_result {
 };
 struct tape_result tape_result(struct tape *tape, struct device *dev);
 
-/* The border before stage k (k >= 1) as one flat buffer of tape_edge_count elements: written
- * by stage k - 1, or by a caller that imports an edge. Allocated at the first call. */
+/* Returns the border before stage k (k >= 1) as one flat buffer of tape_edge_count elements:
+ * written by stage k - 1, or by a caller that imports an edge. Allocated at the first call. */
 size_t tape_edge_count(const struct tape *tape, int k);
 enum sotto_status tape_edge(struct tape *tape, int k, struct view *out);
 enum sotto_status tape_edge_gradient(struct tape *tape, int k, struct view *out);

@@ -57,7 +57,7 @@ bool optim_keeps(const struct optim_config *config);
  * `chosen_by`: the key that has chosen the kind if the user did not; else NULL. */
 enum sotto_status optim_check(struct optim_config *config, const char *chosen_by);
 
-/* See strategy_set_aside. */
+/* Sets keys aside as strategy_set_aside does. */
 void optim_set_aside(struct optim_config *config, const struct optim_config *base);
 
 /* Returns the learning rate of round t (from 0) of `rounds` rounds. */
@@ -99,22 +99,22 @@ struct optim {
     int64_t t;              /* steps made */
 };
 
-/* Optimizer over the elements that `owned` selects of the table's vector; memory is counted as
- * `category`. */
+/* Makes an optimizer over the elements that `owned` selects of the table's vector; memory is
+ * counted as `category`. */
 enum sotto_status optim_init(struct optim *optim, const struct optim_config *config,
                              struct device *dev, const struct table *table,
                              const struct owned *owned, enum memory_category category);
 void optim_free(struct optim *optim);
 
-/* Optimizer over state vectors that the caller owns and may move: set by optim_lend before every
- * step; optim_states of them. */
+/* Makes an optimizer over state vectors that the caller owns and may move: set by optim_lend before
+ * every step; optim_states of them. */
 enum sotto_status optim_init_lent(struct optim *optim, const struct optim_config *config,
                                   struct device *dev, const struct table *table,
                                   const struct owned *owned);
 void optim_lend(struct optim *optim, const struct buffer state[2]);
 int optim_states(const struct optim_config *config);
 
-/* The gradient is g * grad_scale. */
+/* Makes a step with the gradient g * grad_scale. */
 void optim_step(struct optim *optim, struct view x, struct view theta, struct view g, double lr,
                 double grad_scale);
 /* Writes the parameters after a step that is not made to `out`, which may have another type than x.
@@ -122,7 +122,7 @@ void optim_step(struct optim *optim, struct view x, struct view theta, struct vi
 void optim_peek(struct optim *optim, struct view x, struct view out, struct view g, double lr,
                 double grad_scale);
 
-/* The same for parameters and gradients in several places; each element is in one part. */
+/* Makes a step over parameters and gradients in several places; each element is in one part. */
 void optim_step_parts(struct optim *optim, const struct part *part, int n, double lr,
                       double grad_scale);
 void optim_peek_parts(struct optim *optim, const struct part *part, int n, double lr,

@@ -151,7 +151,7 @@ static double images_share(const struct loader *base, int rank, int size)
     return (double)images_share_count(l, s) / s.members;
 }
 
-/* Every source has images, so every worker has images. */
+/* Accepts any number of workers: every source has images, so every worker has images. */
 static enum sotto_status images_check(const struct loader *base, int size, int t)
 {
     (void)base, (void)size, (void)t;

@@ -15,8 +15,8 @@ static int class_of_folder(const struct image_set *set, const char *folder)
     return -1;
 }
 
-/* Replaces the name of a class that is not UTF-8. Fails if another class has the new name, which
- * would get this class's images. */
+/* Replaces a class's name that is not UTF-8; fails if another class has the new name and would get
+ * the images of this class. */
 static enum sotto_status call_by_text(struct image_set *set, int class, const char *folder)
 {
     char room[IMAGE_CLASS_ROOM];

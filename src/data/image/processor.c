@@ -105,7 +105,7 @@ static enum sotto_status get_values(const json_t *json, const char *key, bool po
                        positive ? " above 0" : "");
 }
 
-/* The same with defaults of the class, for `like` channels if that is not 0. */
+/* Reads values with defaults of the class, for `like` channels if that is not 0. */
 static enum sotto_status get_values_or(const json_t *json, const char *key, bool positive,
                                        const float *kind, int channels, int like, float *out,
                                        int *count)
@@ -174,8 +174,8 @@ static int filter_number(enum picture_filter filter)
     return i;
 }
 
-/* ConvNext's processor brings the shorter side to more than `size` and crops; it stretches large
- * images. */
+/* Sets ConvNext's resizing: the shorter side becomes more than `size`, followed by a crop; large
+ * images are stretched. */
 static void set_convnext(struct image_processor *p, const json_t *json)
 {
     const json_t *share = json_object_get(json, "crop_pct");

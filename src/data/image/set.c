@@ -39,7 +39,7 @@ enum sotto_status image_set_reserve(struct image_set *set, int64_t count, int he
     return SOTTO_OK;
 }
 
-/* Grey becomes three equal colours; colours become luma. */
+/* Converts grey to three equal colours, colours to luma. */
 static void convert_channels(uint8_t *to, int to_channels, const uint8_t *from, int from_channels,
                              size_t count)
 {

@@ -51,7 +51,7 @@ bool instruct_recognise(const json_t *record);
 /* Extends the present message for a record with a known shape of another program: by the shape's
  * name and the command that converts it. Returns true if the shape is known. */
 bool instruct_explain(enum sotto_status st, const json_t *record);
-/* The same for a record of another kind than its file: an example among texts (with member
+/* Does the same for a record of another kind than its file: an example among texts (with member
  * `text_key`), or a text among examples. */
 bool instruct_explain_mixed(enum sotto_status st, const json_t *record, const char *text_key);
 /* The supported shapes, for messages. */

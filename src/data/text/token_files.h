@@ -29,8 +29,7 @@ struct tokens {
 
 /* Recognises the header; `raw`: a file without a header, uint16 from its first byte. */
 enum sotto_status tokens_open(struct tokens *tokens, const char *path, bool raw);
-/* The same for a mapping or a buffer in memory, which must outlive `tokens`; `name` is for
- * messages. */
+/* Opens a mapping or a buffer in memory, which must outlive `tokens`; `name` is for messages. */
 enum sotto_status tokens_parse(struct tokens *tokens, const uint8_t *data, size_t size,
                                const char *name, bool raw);
 /* Takes over `ids` (malloc), each less than `vocab`. */

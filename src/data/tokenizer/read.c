@@ -139,7 +139,7 @@ static enum sotto_status check_added(const struct tokenizer *tokenizer, const ch
     return SOTTO_OK;
 }
 
-/* Order by id, so that check_distinct finds equal ids next to each other. */
+/* Orders by id, so that check_distinct finds equal ids next to each other. */
 static int compare_added_ids(const void *a, const void *b)
 {
     uint32_t x = ((const struct bpe_added *)a)->id, y = ((const struct bpe_added *)b)->id;

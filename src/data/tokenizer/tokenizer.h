@@ -17,7 +17,7 @@
 
 struct tokenizer; /* read-only once made: any number of threads may encode at once */
 
-/* `path`: a tokenizer.json, or a folder with tokenizer.json or with vocab.json + merges.txt.
+/* Opens `path`: a tokenizer.json, or a folder with tokenizer.json or with vocab.json + merges.txt.
  * Members that would change the ids and are not implemented are errors with the member's name. */
 enum sotto_status tokenizer_open(struct tokenizer **out, const char *path);
 enum sotto_status tokenizer_parse(struct tokenizer **out, const char *json, size_t size,
@@ -48,14 +48,14 @@ bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b);
 enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
                                    struct token_list *out);
 
-/* The same with the post-processor's tokens before the text, as a prompt that a model continues. */
+/* Encodes with the post-processor's tokens before the text, as a prompt that a model continues. */
 enum sotto_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text,
                                           size_t size, struct token_list *out);
-/* The same with the post-processor's tokens before and after the text. */
+/* Encodes with the post-processor's tokens before and after the text. */
 enum sotto_status tokenizer_encode_special(const struct tokenizer *tokenizer, const char *text,
                                            size_t size, struct token_list *out);
-/* The same, followed by the end token unless the ids end with it already: a document of the
- * training data. */
+/* Encodes a document of the training data: as tokenizer_encode_special, followed by the end token
+ * unless the ids end with it already. */
 enum sotto_status tokenizer_encode_document(const struct tokenizer *tokenizer, const char *text,
                                             size_t size, struct token_list *out);
 

@@ -26,7 +26,7 @@ struct tokenizer {
 
 /* Makes a tokenizer that has only the tables. */
 enum sotto_status tokenizer_make(struct tokenizer **out);
-/* After all tokens and merges: indexes them, and finds the end token. */
+/* Indexes tokens and merges, after the last of them, and finds the end token. */
 enum sotto_status tokenizer_finish(struct tokenizer *tokenizer);
 /* Finds the token that ends a turn in the chat template of `folder`, if there is one; `config`:
  * tokenizer_config.json or NULL. */

@@ -5,12 +5,12 @@
 #include "nn/layers/layers.h"
 #include "nn/model.h"
 
-/* Building: a layer is begun, its tensors are added, the next layer is begun. `model_begin` returns
- * zeroed memory for the layer's own struct, NULL without memory. */
+/* Begins a layer, to which tensors are then added, until the next layer is begun. Returns zeroed
+ * memory for the layer's own struct, NULL without memory. */
 void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes);
 
-/* model_split begins a layer as a copy of the latest layer, for the second half of a sublayer that
- * a stage may cut; model_take moves a tensor into the new layer. */
+/* Begins a layer as a copy of the latest layer, for the second half of a sublayer that a stage may
+ * cut; model_take moves a tensor into the new layer. */
 void *model_split(struct model *m, const struct layer_ops *ops, size_t bytes);
 void model_take(struct model *m, int tensor);
 
@@ -22,7 +22,7 @@ int model_ones(struct model *m, int d0, const char *format, ...)
 int model_zeros(struct model *m, int d0, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* (d0, d1, d2), and the weight of a convolution: (out, kernel, kernel, in). */
+/* Adds a tensor (d0, d1, d2), or the weight of a convolution: (out, kernel, kernel, in). */
 int model_cube(struct model *m, double std, int d0, int d1, int d2, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 int model_kernel(struct model *m, double std, int out, int kernel, int in, const char *format, ...)

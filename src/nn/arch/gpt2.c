@@ -129,8 +129,8 @@ enum sotto_status gpt2_chain(struct model *m, const struct gpt2_names *n)
     return SOTTO_OK;
 }
 
-/* GPT-2 divides the initial std of tensors that add to the residual stream by the root of twice the
- * depth. */
+/* Builds GPT-2, which divides the initial std of tensors that add to the residual stream by the
+ * root of twice the depth. */
 static enum sotto_status gpt2_build(struct model *m)
 {
     const double out_std = m->config.init_std / sqrt(2.0 * m->config.layers);

@@ -84,8 +84,8 @@ static enum sotto_status read_pattern(struct model_config *c, const json_t *list
     return SOTTO_OK;
 }
 
-/* "attention_layers": ["global", "local", ...], or "attention_types": [[["global", "local"], 12]].
- */
+/* Reads "attention_layers": ["global", "local", ...], or "attention_types": [[["global", "local"],
+ * 12]]. */
 static enum sotto_status gpt_neo_from_json(struct model_config *c, const json_t *json)
 {
     TRY(arch_read(c, json, members, MEMBERS));

@@ -6,7 +6,8 @@
 
 enum sotto_status image_check(const struct image_sizes *s, const char *arch);
 
-/* Read and write num_channels, image_size (optional) and the classes, by name or number. */
+/* Reads num_channels, image_size (optional) and the classes, by name or number; image_write writes
+ * them. */
 enum sotto_status image_read(struct image_sizes *s, const json_t *json);
 void image_write(const struct image_sizes *s, json_t *json);
 
@@ -15,7 +16,8 @@ void image_write_classes(json_t *json, char *const *names, int classes);
 /* Returns config.json's name for class i; NULL if the class has only a number. */
 const char *image_class_name(const json_t *json, int i);
 
-/* `positions`: of a sequence that the model makes of an image; 1: none. */
+/* Returns a sample of one image. `positions`: of a sequence that the model makes of an image; 1:
+ * none. */
 struct sample image_sample(const struct image_sizes *s, int positions);
 
 /* Reads an integer if the member is there. */

@@ -142,7 +142,7 @@ static const struct arch_member members[] = {
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
-/* Older files have rope_theta (+ rope_scaling), newer files rope_parameters. */
+/* Reads "rope_scaling" of older files and "rope_parameters" of newer files. */
 static enum sotto_status read_rope(struct model_config *c, const json_t *json, const char *key)
 {
     static const char *const plain[] = {"default", NULL};

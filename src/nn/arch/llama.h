@@ -8,10 +8,10 @@
 void llama_defaults(struct model_config *c, double norm_eps, double rope_theta);
 enum sotto_status llama_check(const struct model_config *c);
 
-/* `after`: norms after the sublayers, and norms of q and k (OLMo 2). */
+/* Builds the chain. `after`: norms after the sublayers, and norms of q and k (OLMo 2). */
 enum sotto_status llama_chain(struct model *m, bool after);
 
-/* `norm_eps`: the default of transformers, for files without a value. */
+/* Reads config.json. `norm_eps`: the default of transformers, for files without a value. */
 enum sotto_status llama_read(struct model_config *c, const json_t *json, double norm_eps);
 json_t *llama_write(const struct model_config *c, const char *hf_class);
 

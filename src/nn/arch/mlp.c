@@ -82,7 +82,7 @@ static json_t *mlp_to_json(const struct model_config *c)
     return json;
 }
 
-/* Initial weights keep the outputs of a layer about as large as its inputs. */
+/* Builds the chain. Initial weights keep the outputs of a layer about as large as its inputs. */
 static enum sotto_status mlp_build(struct model *m)
 {
     const struct mlp_config *c = arch_own(&m->config, &arch_mlp);

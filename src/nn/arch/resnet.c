@@ -286,7 +286,7 @@ static enum sotto_status read_numbers(const json_t *json, const char *key, const
     return SOTTO_OK;
 }
 
-/* "stem" is sotto's own: transformers has none but ImageNet's. */
+/* Reads config.json. "stem" is sotto's own: transformers has only ImageNet's. */
 static enum sotto_status resnet_from_json(struct model_config *c, const json_t *json)
 {
     static const char *const relu[] = {"relu", NULL}, *const kinds[] = {"bottleneck", "basic",

@@ -125,7 +125,7 @@ static enum sotto_status vit_add_attention(struct model *m, int i)
     return SOTTO_OK;
 }
 
-/* In halves where there are more stages than sublayers. */
+/* Adds the feed-forward sublayer, in halves if there are more stages than sublayers. */
 static enum sotto_status vit_add_mlp(struct model *m, int i, bool halves)
 {
     const struct model_config *c = &m->config;
@@ -189,7 +189,7 @@ static const struct arch_member members[] = {
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
-/* Dropout is not computed: sotto fine-tunes without. */
+/* Reads config.json. Dropout is ignored: sotto fine-tunes without dropout. */
 static enum sotto_status vit_from_json(struct model_config *c, const json_t *json)
 {
     struct vit_config *v = arch_config(c, &arch_vit);

@@ -188,7 +188,8 @@ static void project_qkv(const struct attention_layer *l, struct pass *pass,
     rotate_heads(l, pass, &k->s, false);
 }
 
-/* Decoding: the new keys and values join the cache, and the queries see all of it. */
+/* Attends while decoding: the new keys and values join the cache, and the queries see the whole
+ * cache. */
 static void attend_cached(const struct attention_layer *l, struct pass *pass,
                           const struct attention_saved *k)
 {
@@ -247,7 +248,8 @@ static void attention_forward(const struct layer *layer, struct pass *pass,
     dev->ops->axpy(dev, flow.y, 1, flow.x, count); /* y = x + norm(out(o)) */
 }
 
-/* From the gradients of q, k, v as attended to those of the projections, then dn = or +=. */
+/* Computes the gradients of the projections from those of q, k and v as attended, then dn = (or +=
+ * with `add`). */
 static void project_qkv_backward(const struct attention_layer *l, struct pass *pass,
                                  const struct view *theta, const struct view *grad, struct view n,
                                  struct view dn, bool add, const struct attention_saved *k,

@@ -10,8 +10,8 @@
 struct conv_part {
     int h, w, in, out; /* rows and columns of an input image, input and output channels */
     int kernel, stride;
-    int weight, gain, bias;   /* tensors                              */
-    int mean, variance, seen; /* of the state; seen: micro-batches    */
+    int weight, gain, bias;   /* tensors */
+    int mean, variance, seen; /* of the state; seen: micro-batches */
 };
 
 enum { CONV_MOMENTUM_PERCENT = 10 }; /* of the running statistics, and eps, as torch has them */
@@ -42,17 +42,18 @@ static inline double conv_flops(const struct conv_part *p, int rows)
 /* Memory that forward leaves for backward. */
 struct conv_kept {
     struct view c;     /* (rows, h', w', out) the convolution's result */
-    struct view stats; /* (2, out)                                         */
+    struct view stats; /* (2, out) */
 };
 
 struct conv_kept conv_carve(const struct conv_part *p, struct extent e, struct room *room);
 
-/* y = norm(conv(x)) + residual, then relu; residual (optional). `one`: room for a number. */
+/* Computes y = norm(conv(x)) + residual, then relu; residual (optional). `one`: room for a number.
+ */
 void conv_part_forward(const struct conv_part *p, struct pass *pass, const struct view *theta,
                        const struct conv_kept *k, struct view y, struct view x,
                        struct view residual, bool relu, struct view one);
 
-/* The same y again, in backward. */
+/* Computes the same y again, in backward. */
 void conv_part_again(const struct conv_part *p, struct pass *pass, const struct view *theta,
                      const struct conv_kept *k, struct view y, struct view residual, bool relu);
 

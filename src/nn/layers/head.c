@@ -5,8 +5,8 @@
 #include "nn/layers/layers.h"
 #include "nn/layers/loss.h"
 
-/* The most rows whose logits are held at once: enough that the weights are not packed and their
- * gradient not read and written too often, few enough that the logits stay below MOST elements. */
+/* Returns the most rows whose logits are held at once: enough that packing the weights and reading
+ * and writing their gradient cost little, few enough that the logits stay below MOST elements. */
 static size_t head_most_rows(const struct head_layer *l)
 {
     enum { ENOUGH = 1024, ELEMENTS = 16 << 20, MOST = 52 << 20, LEAST = 16 };
@@ -16,8 +16,8 @@ static size_t head_most_rows(const struct head_layer *l)
     return most < LEAST ? LEAST : most;
 }
 
-/* All chunks about the same: two of 256 rows, not 333 and 179. A smaller batch may so have longer
- * chunks, which is why memory is made for most_rows. */
+/* Returns the rows of a chunk. All chunks are about the same: two of 256 rows, not 333 and 179. A
+ * smaller batch may have longer chunks, so memory is made for head_most_rows. */
 static size_t head_chunk_rows(const struct head_layer *l, size_t rows)
 {
     size_t chunks = (rows + head_most_rows(l) - 1) / head_most_rows(l);
@@ -89,14 +89,14 @@ static void head_backward(const struct layer *layer, struct pass *pass, const st
     run_head_chunks((const struct head_layer *)layer, pass, theta, grad, flow);
 }
 
-/* A tied table is the embedding's. */
+/* Marks the stage of the embedding, to which a tied table belongs. */
 static void head_needs(const struct layer *layer, const struct table *table, bool *out)
 {
     out[table->entry[((const struct head_layer *)layer)->w].stage] = true;
 }
 
-/* The head writes the gradient of a tied table, since the embedding's backward runs later and adds.
- */
+/* Marks the weight: the head writes the gradient of a tied table, and the embedding's backward adds
+ * later. */
 static void head_writes(const struct layer *layer, struct table *table)
 {
     table_written(table, ((const struct head_layer *)layer)->w);

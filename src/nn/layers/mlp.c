@@ -83,7 +83,7 @@ static double mlp_flops(const struct layer *layer, struct extent e)
     return 2.0 * (double)extent_tokens(e) * l->width * l->hidden * (l->kind == MLP_SWIGLU ? 3 : 2);
 }
 
-/* a = gelu(up) or silu(gate) * up */
+/* Computes a = gelu(up) or silu(gate) * up. */
 static void mlp_activate(const struct mlp_layer *l, struct pass *pass, const struct mlp_saved *k,
                          struct view a)
 {

@@ -145,7 +145,7 @@ static struct linear down_linear(const struct mlp_layer *l, const struct pass *p
     return pass_linear(pass, extent_tokens(pass->extent), l->hidden, l->width, l->layout);
 }
 
-/* The activation, in scratch. */
+/* Computes the activation, in scratch. */
 static struct view down_activate(const struct layer *layer, struct pass *pass,
                                  struct layer_flow *flow)
 {

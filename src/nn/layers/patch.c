@@ -73,8 +73,8 @@ static struct view patch_input(const struct patch_layer *l, struct pass *pass,
     return w->x;
 }
 
-/* `rows` positions of each image, `y_room` and `x_room` positions from one image to the next; 0:
- * the same for all. */
+/* Copies `rows` positions of each image, `y_room` and `x_room` positions from one image to the
+ * next; 0: the same for all. */
 static void copy_positions(const struct patch_layer *l, struct pass *pass, int rows, struct view y,
                            int y_room, struct view x, int x_room)
 {

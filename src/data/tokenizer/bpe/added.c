@@ -35,7 +35,7 @@ enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added to
     return SOTTO_OK;
 }
 
-/* Order of contents. Among equal contents the one to keep is first: special tokens, then earlier
+/* Orders contents. Among equal contents the one to keep is first: special tokens, then earlier
  * ones. */
 static int compare_contents(const void *a, const void *b, void *arg)
 {

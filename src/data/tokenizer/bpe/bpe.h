@@ -39,7 +39,7 @@ struct bpe_buffer { /* growing; start from {0} */
 
 enum sotto_status bpe_buffer_reserve(struct bpe_buffer *buffer, size_t more);
 enum sotto_status bpe_buffer_add(struct bpe_buffer *buffer, const void *data, size_t bytes);
-/* Text for messages: cut to fit, control characters replaced. */
+/* Writes text for messages: cut to fit, control characters replaced. */
 const char *bpe_show(char out[48], const char *text, size_t size);
 
 /* Returns a power of two that leaves at least half of a table of `count` free. */
@@ -111,7 +111,7 @@ static inline uint32_t bpe_utf8_code(const uint8_t *p, int *length)
 
 /* Returns the letter for a byte in vocabulary files: the byte itself if printable, else 256 + n. */
 uint32_t bpe_letter(uint8_t byte);
-/* The same as UTF-8: 1 or 2 bytes. */
+/* Writes the letter as UTF-8: 1 or 2 bytes. */
 int bpe_letter_utf8(uint8_t byte, char out[2]);
 /* Turns letters back into bytes; false if a character is no letter (the text is then taken
  * unchanged). */
@@ -158,7 +158,7 @@ struct bpe_model {
     uint32_t whole_mask;
 };
 
-/* First the tokens of a merge, then the merge; bpe_model_finish after the last merge. */
+/* Add the tokens of a merge, then the merge; bpe_model_finish follows the last merge. */
 enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_t size, int64_t id);
 enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, size_t left_size,
                                   const char *right, size_t right_size);
@@ -212,7 +212,7 @@ struct bpe_work {
 
 /* Appends the ids of one word. */
 enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size);
-/* The same without the tables of whole words and of the cache; room for `size` ids at `out`. */
+/* Merges without the tables of whole words and of the cache; room for `size` ids at `out`. */
 enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *model,
                                  const char *word, size_t size, int32_t *out, size_t *count);
 

@@ -93,9 +93,9 @@ static size_t push_pair(const struct bpe_model *model, const struct bpe_symbol *
     return n;
 }
 
-/* The heap holds rank << 32 | place. An entry for a pair that has changed is recognised by the
- * rank: symbols only grow, so the same pair does not return to the same place. Every merge removes
- * one entry and adds at most two: room for 2 n is enough. */
+/* Merges with a heap of rank << 32 | place. An entry for a pair that has changed is recognised by
+ * the rank: symbols only grow, so the same pair does not return to the same place. Every merge
+ * removes one entry and adds at most two: room for 2 n is enough. */
 static size_t merge_long(const struct bpe_model *model, struct bpe_symbol *s, size_t n,
                          uint64_t *heap)
 {
@@ -167,7 +167,7 @@ enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *
     return SOTTO_OK;
 }
 
-/* Most words of a text are tokens: words that merging turns into one token are found with one
+/* Indexes the words that merging turns into one token: most words of a text are found with one
  * look-up. */
 enum sotto_status bpe_model_index_words(struct bpe_model *model)
 {

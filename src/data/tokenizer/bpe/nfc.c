@@ -40,7 +40,7 @@ static unsigned combining_class(utf8proc_int32_t c)
     return class && bpe_is_late((uint32_t)c) ? 0 : class;
 }
 
-/* Stable sort of marks by combining class. */
+/* Sorts marks by combining class, in stable order. */
 static void order_marks(utf8proc_int32_t *code, size_t n, utf8proc_int32_t *copy)
 {
     if (n < 16) {

@@ -65,7 +65,7 @@ size_t bpe_gpt2_next(const struct bpe_unicode *unicode, const char *text, size_t
     return white_space_length(unicode, p, size);
 }
 
-/* Splits into numbers (with `each` one by one) and the text between them. */
+/* Splits into numbers (with `each` one by one) and text between numbers. */
 static enum sotto_status split_digits(struct bpe_work *work, int stage, const char *text,
                                       size_t size)
 {
