@@ -45,14 +45,14 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 {
     const struct easgd_config *c = replicate_options(r);
     TRY(replicate_local_step(r, plan->lr, scale)); /* the optimizer's, on x_i                */
-    if (!replicate_boundary(r, c->meets.tau))      /* counts; groups are apart from here on  */
+    if (!replicate_boundary(r, c->meets.tau))      /* counts; groups diverge from here on */
         return SOTTO_OK;
     TRY(pull((struct easgd *)r, (float)c->beta));
     TRY(replicate_publish(r)); /* x_i is what gradients are computed with */
     return replicate_agree(r); /* all groups' counts since the last pull  */
 }
 
-/* What is evaluated and saved as the model: without it, the groups' mean. */
+/* The model for evaluations and checkpoints; by default the groups' mean. */
 static enum sotto_status truth(struct replicate *r, struct comm *across, struct view y)
 {
     (void)across;
@@ -61,7 +61,7 @@ static enum sotto_status truth(struct replicate *r, struct comm *across, struct 
 
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
-    TRY(replicate_visit(r, v)); /* the optimizer's state; x_i, as groups are apart */
+    TRY(replicate_visit(r, v)); /* the optimizer's state; x_i, as groups diverge */
     if (!r->from.same)          /* another method's checkpoint: z is as `anchor` has set it */
         return SOTTO_OK;
     return replicate_visit_vector(r, v, "outer.z", &((struct easgd *)r)->z);

@@ -1,7 +1,7 @@
-/* An oracle whose gradients are given, whatever the parameters are: of any tensors, in any mesh.
+/* An oracle with given gradients, independent of the parameters: of any tensors, in any mesh.
  *
- * Numbers are in the order of the tensors, one behind the other; the layout, which depends on the
- * sharding's padding, is the lab's own affair. */
+ * Numbers are in the order of the tensors, without gaps; the layout, which depends on the
+ * sharding's padding, belongs to the lab. */
 #ifndef SOTTO_TESTS_STRATEGY_GIVEN_H
 #define SOTTO_TESTS_STRATEGY_GIVEN_H
 
@@ -27,11 +27,11 @@ struct given {
     double lr[GIVEN_STEPS];
     const char *options[12]; /* up to a NULL */
     bool threads;            /* the engine; else virtual */
-    bool blind;              /* nobody looks before the last step is made */
+    bool blind;              /* parameters are read only after the last step */
     float start[GIVEN_ROOM];
     float grad[GIVEN_STEPS][GIVEN_WORKERS][GIVEN_ROOM];
 
-    /* What came out. */
+    /* Results. */
     float x[GIVEN_STEPS][GIVEN_ROOM];
     int64_t sent[GIVEN_STEPS][GIVEN_WORKERS]; /* bytes of all-gathers between the groups */
     int64_t calls[GIVEN_WORKERS];             /* of these, in all steps */
@@ -99,7 +99,7 @@ static inline enum sotto_status given_forward(struct oracle *o, int slot, int k,
     return SOTTO_OK;
 }
 
-/* One micro-batch a round: what is added to is 0. */
+/* One micro-batch a round: gradients are added to 0. */
 static inline enum sotto_status given_backward(struct oracle *o, int slot, int k,
                                                const struct view *theta, const struct view *grad)
 {

@@ -1,4 +1,4 @@
-/* Methods by number, for tests that go through them. */
+/* Methods by number, for tests of all methods. */
 #ifndef SOTTO_TESTS_STRATEGY_NAMES_H
 #define SOTTO_TESTS_STRATEGY_NAMES_H
 

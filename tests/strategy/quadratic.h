@@ -22,7 +22,7 @@ struct quadratic {
     struct device *dev; /* that has the parameters */
     float a[COUNT];
     int64_t nan_at; /* micro-batch whose loss is no number; -1: none      */
-    bool huge;      /* gradients that overflow, with a loss that does not */
+    bool huge;      /* gradients overflow, the loss does not */
     bool still;     /* every micro-batch is the first                     */
     int size;       /* workers */
     int64_t targets_of[BATCHES];
@@ -30,7 +30,7 @@ struct quadratic {
     bool sum;
     double loss;
     int forwards, backwards; /* stage the next call must be for */
-    struct device *read_on;  /* that the last result was asked for on; NULL: its own */
+    struct device *read_on;  /* device of the last result; NULL: the oracle's own */
 };
 
 static inline double centre(int64_t index, int i)
@@ -149,13 +149,13 @@ struct pupil {
     struct worker *worker;
     struct memory memory;
     struct device dev;
-    struct strategy_config config; /* these two as the test wants them */
+    struct strategy_config config; /* set by the test */
     struct optim_config optim;
     struct mesh mesh;
     struct strategy *s;
 };
 
-/* All but the strategy; the quadratic may be changed behind it. */
+/* Opens everything but the strategy; a test may then change the quadratic. */
 static inline enum sotto_status pupil_open(struct pupil *p, struct quadratic *q, struct worker *w)
 {
     p->q = q;

@@ -1,6 +1,6 @@
-/* A shard method in which worker j of a group owns stage j and no other, and who is left owns
- * nothing; or, with runs = true, every |S|-th run of 2 elements across stages. Everybody sums all
- * gradients, steps what it owns and sends it to the others. */
+/* A shard method in which worker j of a group owns stage j and no other, and further workers own
+ * nothing; or, with runs = true, every |S|-th run of 2 elements across stages. Every worker sums
+ * all gradients, steps its own elements and sends them to the others. */
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
 #include "tensor/shares.h"

@@ -30,7 +30,7 @@ static void pull_groups(struct formula *f, double beta)
     }
 }
 
-/* Every step of every group, and what is evaluated: the centre, once groups have moved apart. */
+/* Every step of every group, and the evaluated model: the centre, once groups have diverged. */
 static void equals_formula(struct lab *lab, double beta)
 {
     struct formula f;
@@ -69,7 +69,7 @@ static void formula(void **state)
     }
 }
 
-/* One group that nothing pulls at is plain training, to the bit. */
+/* One group without a pull is plain training, to the bit. */
 static void identity(void **state)
 {
     (void)state;

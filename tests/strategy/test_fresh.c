@@ -1,5 +1,5 @@
-/* Gradients that an oracle writes, where it can, instead of adding them to zeros: who is asked to,
- * and that nothing else comes of it. */
+/* Gradients that an oracle overwrites, if it supports `fresh`, instead of adding to zeros: which
+ * micro-batches do, and that results are the same. */
 #include "strategy/quadratic.h"
 #include "strategy/shard/shard.h"
 
@@ -13,21 +13,21 @@ struct case_ {
     bool can;             /* the oracle */
     enum sotto_status (*train)(struct pupil *p, void *arg);
 
-    /* What came of it: of rank 0, and of the last one. */
+    /* Results of rank 0, and of the last rank. */
     float x[ROUNDS][COUNT];
     char log[LOG]; /* of each micro-batch: is it (w)ritten or added (+) */
     double norm[ROUNDS];
     bool idle[ROUNDS];
 };
 
-/* The quadratic, and how it was asked. */
+/* The quadratic, with a log of the calls. */
 struct noted {
     struct quadratic q;
     struct worker *worker;
     char log[LOG];
     int n;
     bool fresh;
-    int stop_at; /* the micro-batch in which the round is asked to end; 0: none */
+    int stop_at; /* the micro-batch that ends the round early; 0: none */
     atomic_int asked;
 };
 
@@ -83,7 +83,7 @@ static enum sotto_status import(struct pupil *p)
     return p->s->ops->import(p->s, x);
 }
 
-/* Nobody has computed it, and the last round has left another. */
+/* No micro-batch has computed the gradient, and the last round has left another. */
 static void gradient_is_zero(struct pupil *p)
 {
     const struct buffer *g = &((struct shard *)p->s)->g;
@@ -144,7 +144,8 @@ static enum sotto_status work(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
-/* The same with an oracle that can and with one that cannot: parameters, round by round. */
+/* The same with an oracle that supports `fresh` and one that does not: parameters, round by
+ * round. */
 static void run_both(struct case_ *can)
 {
     const struct engine_config engine = {.workers = can->workers};
@@ -205,7 +206,7 @@ static void first_ones_are_written(void **state)
         }
 }
 
-/* Groups that sit out have a gradient, though nobody computes it. */
+/* Idle groups have a gradient of zeros. */
 static void idle_groups(void **state)
 {
     (void)state;
@@ -244,8 +245,8 @@ static enum sotto_status load(struct pupil *p, const float x[COUNT])
     return SOTTO_OK;
 }
 
-/* Goes back to what was saved from a run that has begun anew, in whose first rounds (dpu's, without
- * delay) the gradient was left empty. */
+/* Restores a saved state in a run whose first rounds (undelayed, of dpu) have left the gradient
+ * empty. */
 static enum sotto_status train_again(struct pupil *p, void *arg)
 {
     struct case_ *c = arg, other = *c;

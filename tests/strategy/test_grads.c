@@ -18,8 +18,8 @@ static struct lab coherent(int method, int workers, int grads)
     return lab;
 }
 
-/* The largest share of its way that a parameter is off. Two roundings to bf16, of theta and of what
- * is sent, and the sum over the workers are below one in a hundred. */
+/* Returns the largest error of a parameter, as a share of its way. Two roundings to bf16, of theta
+ * and of the sent gradient, and the sum over the workers are below one in a hundred. */
 static double worst(const struct lab *lab)
 {
     struct reference r;
@@ -55,7 +55,7 @@ static void as_in_double(void **state)
         }
 }
 
-/* What the option is for, and that the test above can tell. */
+/* The purpose of the option: the test above would notice bf16 sums. */
 static void bf16_sums_stop_growing(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void bf16_sums_stop_growing(void **state)
     }
 }
 
-/* Bytes that rank 0 sent in its lane. */
+/* Counts bytes sent by rank 0 in its lane. */
 static enum sotto_status count_bytes(struct seat *seat)
 {
     const struct mesh *m = &seat->mesh;

@@ -1,5 +1,5 @@
 /* A method is one file and one line: this program has toy.c and a methods.c with one line more, and
- * nothing else knows of it. */
+ * no other file names the method. */
 #include "strategy/method.h"
 
 #include "comm/worker.h"
@@ -59,8 +59,8 @@ static void run(struct lab *lab)
     assert_ok(engine_virtual(&(struct engine_config){.workers = WORKERS}, work, lab));
 }
 
-/* Its gradient is each group's own until it has summed it, and its counts are everybody's: the same
- * bits and numbers as with sync. */
+/* The method sums each group's gradient itself; its counts are of all workers: the same bits and
+ * numbers as sync. */
 static void equals_sync(void **state)
 {
     (void)state;

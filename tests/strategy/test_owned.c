@@ -1,10 +1,10 @@
-/* What is behind a shard method takes whatever ranges its workers own: with "one stage only"
- * (stages.c) every replicate method makes the bits of ddp, and checkpoints go to slices and back.
- */
+/* Replicate methods work with any ranges that a shard method's workers own: with "one stage only"
+ * (stages.c) every replicate method gives the bits of ddp, and checkpoints load with slices and
+ * back. */
 #include "strategy/quadratic.h"
 #include "strategy/shard/shard.h"
 
-enum { ROUNDS = 11 }; /* co2's penalty comes into effect at the fourth boundary */
+enum { ROUNDS = 11 }; /* co2's penalty begins at the fourth boundary */
 
 struct lab {
     const char *shard, *options[4]; /* of the replicate method             */
@@ -29,7 +29,7 @@ static enum sotto_status configure(const struct lab *lab, struct strategy_config
     return SOTTO_OK;
 }
 
-/* One after the other, as they are in one process. */
+/* Saves the workers' states, one after the other in one process. */
 static enum sotto_status save(struct lab *lab, struct strategy *s, const struct mesh *mesh)
 {
     struct worker *w = mesh->worker;
@@ -61,7 +61,7 @@ static enum sotto_status load(const char *path, struct strategy *s)
     return SOTTO_OK;
 }
 
-/* What others own is known from the beginning: nobody is to make lists of it in a step. */
+/* Counts calls of the rule: ranges of other workers are listed at the beginning, not in a step. */
 static enum sotto_status asked_again(struct owned *out, const struct table *table, int index,
                                      int of)
 {
@@ -186,12 +186,12 @@ static void stages_equal_ddp(void **state)
     }
 }
 
-/* In the middle of a run its state goes from stages on 3 workers a group to slices on 4, to slices
- * on 2 and back: the run goes on with the bits of one that was not interrupted. */
+/* In the middle of a run its state moves from stages on 3 workers a group to slices on 4, to slices
+ * on 2 and back: the bits are those of an uninterrupted run. */
 static void stages_to_slices_and_back(void **state)
 {
     (void)state;
-    enum { BEFORE = 4 }; /* not a multiple of tau or H: groups are apart */
+    enum { BEFORE = 4 }; /* not a multiple of tau or H: groups have diverged */
     for (int which = 0; which < 2 * METHODS; which++) {
         const int method = which / 2;
         struct lab straight = lab_of("stages", method, 3);

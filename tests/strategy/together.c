@@ -1,6 +1,5 @@
-/* A shard method that has all micro-batches of a round under way at once: all go forward before the
- * first goes back. Gradients are added up in the order that ddp adds them in, so it is ddp to the
- * bit. */
+/* A shard method with all micro-batches of a round in flight at once: all forwards are done before
+ * the first backward. Gradients are added in ddp's order, so the bits are ddp's. */
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
@@ -55,7 +54,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     return device_check(s->is.dev);
 }
 
-/* What it holds and keeps is ddp's. */
+/* Opens the vectors of ddp. */
 static enum sotto_status init(struct strategy *s, const struct strategy_setup *setup)
 {
     return method_ddp.shard->init(s, setup);
