@@ -14,10 +14,10 @@ static const char *const gpt[] = {"model.layers=7",    "model.width=8",     "mod
 static const char *const resnet[] = {"model.preset=resnet8", "resnet.depths=3,3",
                                      "resnet.widths=4,4", "train.batch=2", NULL};
 
-/* A run, and what came out of it. */
+/* A run, and its results. */
 struct lab {
     struct run run;
-    float *x, *kept; /* parameters, without padding; what the model keeps beside them */
+    float *x, *kept; /* parameters, without padding; the model's running statistics */
     double loss[STEPS];
 };
 
@@ -26,7 +26,7 @@ static size_t state_count_of(const struct model *m)
     return m->state.n ? table_count(&m->state) : 0;
 }
 
-/* Tensors one behind another, in place: how stages are padded is a placement's. */
+/* Moves tensors together, in place: the padding of stages depends on the placement. */
 static void pack(const struct table *table, float *x)
 {
     size_t to = 0;
@@ -71,7 +71,7 @@ static struct run_config configure(const char *const *model, const char *placeme
     return c;
 }
 
-/* Three stages: parameters come anew in the middle, and micro-batches that were under way are run
+/* Three stages: parameters are imported in the middle, and micro-batches in flight are run
  * again. */
 static bool imports(const struct run *run, int64_t step)
 {
@@ -125,8 +125,8 @@ static enum sotto_status work(struct worker *w, void *arg)
     return st;
 }
 
-/* An oracle whose state is the sum of what the micro-batches of a step have found: each of them
- * begins with none. */
+/* An oracle whose running statistics move by the sum over a step's micro-batches: every micro-batch
+ * begins with a change of zero. */
 struct alone {
     struct model_oracle model; /* first */
     struct oracle_ops ops;
@@ -149,7 +149,7 @@ static enum sotto_status begin(struct oracle *o, int slot, int64_t index, int ra
     return ((struct alone *)o)->own->begin(o, slot, index, rank, sum);
 }
 
-/* r' = 9/10 r + the mean of what its micro-batches found; counts are added. */
+/* r' = 9/10 r + the mean over the step's micro-batches; counts are added. */
 static void keep(struct alone *a, const struct model *model, int n, float *kept)
 {
     collect(a);
@@ -205,7 +205,7 @@ static void replay(const struct run *run, bool v2, bool turns, struct lab *out)
                        .optim = &c->optim};
     replay_open(&r, &a.model.base, &dev, run->start);
     for (int t = 0; t < STEPS; t++) {
-        if (imports(run, t)) /* they stand for those before them, too */
+        if (imports(run, t)) /* imported parameters replace both versions */
             dev.ops->copy(&dev, r.before.view, r.theta.view, r.theta.count);
         replay_step(&r, &a.model.base, &dev);
         if (a.state.dev)

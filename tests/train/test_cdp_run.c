@@ -1,7 +1,6 @@
 /* Runs with cyclic data parallelism: all placements end with the same bits, parameters and state,
- * as one worker; a run that is taken up again, in whose middle the pipeline was filled, ends with
- * those of one that went through, whatever placement goes on; activations of one worker take what
- * the paper says. */
+ * as one worker; a run resumed with a full pipeline ends with the bits of an uninterrupted run, in
+ * any placement; activations of one worker take the paper's share. */
 #include "train/fixture.h"
 
 #include "train/run/trainer.h"
@@ -49,7 +48,8 @@ enum { SYNC = 2 };
 static const char *const placements[] = {"single", "dp", "pp", "zero", "mp"};
 enum { PLACEMENTS = sizeof placements / sizeof *placements };
 
-/* Where sums have no one order, each placement has bits of its own: with sync, and in mp. */
+/* True if two placements have the same bits: not with sync, nor in mp, where sums have another
+ * order. */
 static bool alike(int placement, int rule)
 {
     return rule != SYNC && strcmp(placements[placement], "mp") != 0;
@@ -61,7 +61,7 @@ static uint64_t train_as(const char *out, int placement, int rule, int64_t steps
     return train(&c, steps).hash;
 }
 
-/* A run stops in every place, another placement goes on where it has the same bits, and back. */
+/* A run stops in every placement, another placement with the same bits resumes it, and back. */
 static void resume(void **state)
 {
     (void)state;
@@ -85,8 +85,8 @@ static void resume(void **state)
     }
 }
 
-/* Where the model is cut otherwise, other tensors have a version before: with another number of
- * workers, of stages, and another rule. What a file has not is the same whoever goes on. */
+/* With another number of workers or stages, or another rule, other tensors have an older version.
+ * Tensors that a file lacks are the same in any placement. */
 static void resume_otherwise(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void resume_otherwise(void **state)
     }
 }
 
-/* The place in the data that a checkpoint tells, in micro-batches. */
+/* The place in the data in a checkpoint, in micro-batches. */
 static int64_t place_in_data(const char *out, int step)
 {
     char path[96];
@@ -120,8 +120,8 @@ static int64_t place_in_data(const char *out, int step)
     return place;
 }
 
-/* After a method whose micro-batches are no multiple of the stages the first step is the first one
- * of which no data were used. */
+/* After a method whose number of micro-batches is no multiple of the stages, the first step is the
+ * first with new data only. */
 static void after_another_method(void **state)
 {
     (void)state;
@@ -157,8 +157,8 @@ static size_t activations(const char *rule, int stages)
     return bytes;
 }
 
-/* n + 1 halves of a micro-batch's activations against n of them; blocks of stages that are not
- * equal make it a little more or less. */
+/* n + 1 halves of a micro-batch's activations against n; unequal blocks of stages make it a little
+ * more or less. */
 static void memory(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static double step_time(const char *method, const char *rule)
     return (seconds(method, rule, 16) - seconds(method, rule, 6)) / 10;
 }
 
-/* On links where ddp's sums end behind backward: v1 has a time step for each message and computes
- * all the time, v2 waits where a stage is needed at once, and nobody waits for everybody. */
+/* On links where ddp's sums end after backward: v1 has a time step for each message and computes
+ * all the time, v2 waits if a stage is needed at once, and no worker waits for all others. */
 static void steady_time(void **state)
 {
     (void)state;

@@ -1,13 +1,13 @@
-/* Checkpoints in the middle of dpu, acco-wp and acco, where gradients are computed and not applied
- * yet: the same workers go on with the same bits; another number of workers, or another method,
- * applies each of these gradients once. */
+/* Checkpoints in the middle of dpu, acco-wp and acco, with gradients that are computed and not
+ * applied yet: the same workers continue with the same bits; another number of workers, or another
+ * method, applies each of these gradients once. */
 #include "strategy/overlap/overlap_reference.h"
 #include "train/run/gather.h"
 
 /* What a run does between two checkpoints: round `from` to `to`, with a checkpoint before `middle`.
  */
 struct leg {
-    const char *load, *save; /* NULL: begins anew; saves nothing */
+    const char *load, *save; /* NULL: starts from zero; saves nothing */
     int from, middle, to;
     const float *start; /* the parameters in `load` */
 };
@@ -131,8 +131,8 @@ static void same_workers(void **state)
             }
 }
 
-/* The reference goes on as `lab`. Whoever cannot keep each worker's place in the data goes on
- * behind the furthest, so that nothing is used twice. */
+/* Continues the reference as `lab`. A run that cannot keep each worker's place in the data
+ * continues after the furthest, so that no data are used twice. */
 static void change(struct reference *r, const struct lab *lab)
 {
     int64_t furthest = 0;
@@ -202,7 +202,7 @@ static void others(void **state)
         }
 }
 
-/* fsdp saves what it has not added yet as it was. */
+/* fsdp saves gradients that it has not added yet unchanged. */
 static void unused(void **state)
 {
     (void)state;
@@ -217,8 +217,8 @@ static void unused(void **state)
     }
 }
 
-/* Gradients that were added up in one type are taken over by a run that adds in the other: to the
- * rounding of bf16, all of them. */
+/* Gradients summed in one type are used by a run that sums in the other: all of them, to the
+ * rounding of bf16. */
 static void another_type(void **state)
 {
     (void)state;

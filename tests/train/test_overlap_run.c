@@ -1,5 +1,5 @@
-/* Whole runs of dpu, acco-wp and acco: what they promise about time, on a simulated cluster; and
- * their counts, which make the bits of a run again and survive its checkpoints. */
+/* Whole runs of dpu, acco-wp and acco: time on a simulated cluster; and counts, which repeat the
+ * bits of a run and survive checkpoints. */
 #include "train/fixture.h"
 
 #include "train/run/trainer.h"
@@ -53,8 +53,8 @@ static void named(char out[64], const char *a, const char *b, int n)
     snprintf(out, 64, "%s.%s.%d", a, b, n);
 }
 
-/* Communication of the same order as computing: hidden but for the first micro-batch, which has
- * nothing to hide behind it. */
+/* Communication as long as computing: hidden, but for the first micro-batch, when nothing is in
+ * flight yet. */
 static void communication_is_hidden(void **state)
 {
     (void)state;
@@ -79,8 +79,8 @@ static void communication_is_hidden(void **state)
     }
 }
 
-/* One worker of four takes four times as long. ddp's other three wait for it; here they go on, so
- * that in the time of its one micro-batch there are 3 * 4 + 1 instead of 4. */
+/* One worker of four takes four times as long. ddp's other three wait; here they continue, so that
+ * in the time of the slow worker's micro-batch there are 3 * 4 + 1 instead of 4. */
 static void slow_worker(void **state)
 {
     (void)state;
@@ -120,8 +120,8 @@ static void replay_of(struct run_config *c, const char *out)
     strcpy(c->link.inter, "");
 }
 
-/* A run's counts.tsv makes the run again, in real and in virtual time, stopped and resumed or not;
- * and the counts that come out are those that went in. */
+/* A run's counts.tsv repeats the run, in real and in virtual time, stopped and resumed or not; and
+ * the repeated run writes the same counts. */
 static void counts_make_the_run(void **state)
 {
     (void)state;
@@ -167,9 +167,9 @@ static void counts_make_the_run(void **state)
         }
 }
 
-/* Every other method and number of workers goes on with what is there. zero1 and fsdp see the same
- * gradients, in an order of their own, so that they end at the same loss; the model's embedding is
- * tied, which is a stage that fsdp keeps. */
+/* Every other method and number of workers continues from the checkpoint. zero1 and fsdp see the
+ * same gradients in another order, and end at the same loss; the model's embedding is tied: fsdp
+ * keeps that stage. */
 static void others_go_on(void **state)
 {
     (void)state;

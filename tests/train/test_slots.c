@@ -1,7 +1,6 @@
-/* Oracles that hold several micro-batches: two under way with parameters of their own are two, one
- * after the other; a model cut into stages that live on workers of their own, with nothing but
- * edges between them, is the whole model, and so is a problem of the public interface. All of it to
- * the bit. */
+/* Oracles with several micro-batches: two in flight with parameters of their own equal two in
+ * sequence; a model cut into stages on workers of their own, with only edges between them, equals
+ * the whole model, and so does a problem of the public interface. All to the bit. */
 #include "nn/lab.h"
 #include "train/fixture.h"
 
@@ -12,7 +11,7 @@
 
 enum { STAGES = 3, ROWS = 2, T = 8, MOST = 1 << 15, BATCHES = 4, WORKERS = 4 };
 
-/* A worker that computes: its oracle, and parameters and gradients as large as the model. */
+/* A worker that computes: an oracle, and parameters and gradients of the model's size. */
 struct seat {
     struct memory memory;
     size_t own; /* scratch of the device itself, and of the oracle's reader of losses */
@@ -125,8 +124,8 @@ static void assert_result(const struct oracle_result *have, const struct oracle_
     assert_int_equal(have->tokens, want->tokens);
 }
 
-/* Cyclic data parallelism's order: micro-batch i begins two time steps behind the one before it, so
- * that at all times several are under way, at stages of their own. */
+/* Cyclic data parallelism's order: micro-batch i begins two time steps after i - 1, so that several
+ * are in flight at all times, at different stages. */
 static void in_flight(void **state)
 {
     (void)state;
@@ -210,7 +209,7 @@ static enum sotto_status take(struct oracle *o, struct worker *w, int slot, int 
     return comm_recv(w->world, edge, count, gradient ? k : k - 1);
 }
 
-/* A tied table's gradient begins with what the other stages' backward has added to it. */
+/* A tied table's gradient begins with the sum of the other stages' backward. */
 static enum sotto_status pass_shared(struct worker *w, const bool *mine, const struct view *grad,
                                      const struct table *table)
 {
@@ -220,8 +219,8 @@ static enum sotto_status pass_shared(struct worker *w, const bool *mine, const s
     return SOTTO_OK;
 }
 
-/* Worker k has stage k and what it needs. All micro-batches go forward, then all come back: each
- * has a slot of its own. */
+/* Worker k has stage k and the tensors that it reads. All micro-batches go forward, then all go
+ * back, in a slot each. */
 static enum sotto_status run_stage(struct worker *w, void *arg)
 {
     struct pipeline *p = arg;
@@ -230,7 +229,7 @@ static enum sotto_status run_stage(struct worker *w, void *arg)
     struct seat s;
     bool mine[STAGES], others[STAGES];
     struct view theta[STAGES], grad[STAGES];
-    struct worker as = *w; /* a pipeline of its own among WORKERS that share the data */
+    struct worker as = *w; /* one pipeline of several that share the data */
     as.size = WORKERS;
     open_seat(&s, p->model, p->loader, &as, BATCHES, p->recompute);
     w->world->dev = &s.dev; /* edges are its memory */
@@ -304,8 +303,8 @@ static void over_edges(void **state)
     free(want);
 }
 
-/* Declared sizes: a slot's activations are accounted for until its backward, and edges are as long
- * as they are said to be. */
+/* Declared sizes: a slot's activations are accounted until its backward, and edges have the
+ * declared length. */
 static void declared(void **state)
 {
     (void)state;
@@ -346,8 +345,8 @@ static void declared(void **state)
     comm_free(w.world);
 }
 
-/* A problem of the public interface: a chain of tanh(w x), and 1/2 |w x - t|^2 behind it. What
- * forward keeps for backward is the slot's. */
+/* A problem of the public interface: a chain of tanh(w x), then 1/2 |w x - t|^2. Forward keeps
+ * values for backward in the slot. */
 enum { WIDTH = 5 };
 
 struct hand {
@@ -538,7 +537,7 @@ static void embedded_over_edges(void **state)
     assert_memory_equal(lab.loss[1], lab.loss[0], sizeof lab.loss[0]);
     assert_true(lab.loss[0][0] > 0 && lab.grad[0][1][0] != 0);
 
-    struct worker w; /* stages that cannot keep two apart, or keep what passes to themselves */
+    struct worker w; /* stages that cannot hold two micro-batches, or whose edges cannot be sent */
     struct sotto_problem p = chain_problem;
     struct problem_oracle o;
     struct memory memory = {0};
@@ -561,7 +560,7 @@ static void embedded_over_edges(void **state)
     table_free(&lab.table);
 }
 
-/* A method that wants slots (strategy/together.c) has them from every oracle. */
+/* A method with several slots (strategy/together.c) works with every oracle. */
 enum { TOGETHER = 3 };
 
 static struct run_config *together(const char *method, const char *const *options)
@@ -653,7 +652,7 @@ static void wanted_of_a_problem(void **state)
     sotto_options_destroy(o);
 }
 
-/* Who brings an oracle of its own is told, instead of a slot that is not there. */
+/* An oracle with too few slots is refused with a message. */
 static void too_few(void **state)
 {
     (void)state;
@@ -672,7 +671,7 @@ static void too_few(void **state)
         SOTTO_EINVAL, "together has 3 micro-batches in flight at once, the oracle holds 2");
 }
 
-/* Where ops return before they are done, a micro-batch still takes as long as they do. */
+/* A micro-batch's seconds include ops that are still in progress when their calls return. */
 static void seconds_of_what_is_late(void **state)
 {
     (void)state;

@@ -40,7 +40,7 @@ static struct case_ cases[] = {
     {.preset = "ddp", .bytes = ROUNDS * 28},
     {.preset = "ddp", .clip = 1, .bytes = ROUNDS * (28 + 4)}, /* the norm */
     {.preset = "ddp", .precision = PRECISION_MIXED, .grads = GRADS_BF16, .bytes = ROUNDS * 28},
-    {.preset = "ddp", /* narrowed before and widened behind the sum */
+    {.preset = "ddp", /* narrowed before and widened after the sum */
      .precision = PRECISION_MIXED,
      .grads = GRADS_FP32,
      .bytes = ROUNDS * (30 + 2 * 6)},
@@ -76,8 +76,8 @@ static void bytes_of_methods(void **state)
     }
 }
 
-/* In a lane it takes time beside the computations, which go on: acco's peek (a quarter of x, m, v,
- * g and the copy) hides behind two micro-batches, its step (x, m, v twice) behind three. */
+/* Work in a lane takes time in parallel with the computing: acco's peek (a quarter of x, m, v, g
+ * and the copy) is hidden by two micro-batches, its step (x, m, v twice) by three. */
 static void lanes_take_time(void **state)
 {
     (void)state;
