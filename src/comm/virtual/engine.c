@@ -148,7 +148,7 @@ static enum sotto_status virtual_end_pause(struct worker *w, double seconds, dou
     TRY(status_raise(&k->sim.stop));
     v->trained = seconds;
     if (++k->met < w->size)
-        return virtual_block(&k->sim, "go_on", -1);
+        return virtual_block(&k->sim, "end_pause", -1);
     k->met = 0;
     const double last = v->process.time;
     double first = seconds;
