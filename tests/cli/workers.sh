@@ -244,7 +244,7 @@ last=$(sed -n 's/^the last good checkpoint is //p' out)
 fails_with 'worker 0: group 0, step 4: the loss of micro-batch 3 is ' "${train[@]}" --workers=3 --out=lost --steps=80 \
     --strategy=async-diloco --H=40 --lost=drop --optim.lr=1000 --optim.warmup=0 --optim.weight_decay=1000 \
     --time=virtual --worker.step=10ms --worker.speed=0.1,1,1
-says '^warning: group 1, step 4: the loss of micro-batch 3 is .*; the other groups go on without it$'
+says '^warning: group 1, step 4: the loss of micro-batch 3 is .*; the other groups continue without this group$'
 says '^warning: group 2, step 4: '
 # Evaluations by one group, saves by all, and both due at once.
 succeeds "${train[@]}" --workers=4 --out=free --steps=24 --keep=9 --strategy=async-diloco --H=4 --eval_every=8 --save_every=7 \
@@ -262,10 +262,10 @@ done
 succeeds "$sotto" train --resume free --steps=30 # groups that had left come back
 [ "$(grep -c -v '^#' free/pushes.tsv)" -gt 28 ] || die "$(cat free/pushes.tsv)"
 # What a checkpoint refuses is no way to go on from it.
-fails_with 'is of 4 groups, and this run has 2' "$sotto" train --resume free --tokens=99999 --workers=2 --nodes=2 --worker.speed=1
+fails_with 'has 4 groups, and this run has 2' "$sotto" train --resume free --tokens=99999 --workers=2 --nodes=2 --worker.speed=1
 says '^changed: train.steps 30 -> not said$'
 says '^to continue: [^ ]*sotto train --resume free$'
 # Another outer optimizer begins without momentum.
 succeeds "$sotto" train --resume free --steps=31 --outer=nesterov
-says "^going on with a momentum of 0: the checkpoint's is of another async-diloco.outer, or N\$"
+says "^the run continues with a momentum of 0: the checkpoint has another async-diloco.outer, or N\$"
 exit 0

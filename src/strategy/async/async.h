@@ -36,7 +36,7 @@ struct async_setup {
  * group has no task left and waited until all workers met. */
 struct async_round {
     int64_t step;  /* of the run, when this group pulled or where all workers meet */
-    bool pulled;   /* the group has new parameters, and its steps before them were applied */
+    bool pulled;   /* the group has new parameters: the steps of its last task were applied */
     bool evaluate; /* the group is to evaluate the pulled parameters, at `step` */
     bool meet;     /* all workers meet after this round: to save at `step` or, with round.stop, to
                       end */

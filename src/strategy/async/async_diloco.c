@@ -1,4 +1,4 @@
-/* Asynchronous DiLoCo as a method: its options, and what a worker opens for it. */
+/* Asynchronous DiLoCo as a method: the options, and the opening and closing of a worker's side. */
 #include "strategy/async/group.h"
 #include "strategy/method.h"
 #include "tensor/ops.h"
@@ -7,37 +7,42 @@ static const char *const lost_names[] = {"end", "drop", NULL};
 
 #define S struct async_config
 static const struct option options[] = {
-    OPTION_LONG(S, H, "500", 1, 1e15, "steps of a task; with dylu: of the fastest group's"),
+    OPTION_LONG(S, H, "500", 1, 1e15, "steps of a task; with dylu: of the fastest group's task"),
     OPTION_ENUM(S, outer, "delayed-nesterov", async_outer_names, "outer optimizer"),
     OPTION_REAL(S, outer_lr, "0.7", 0, 100, "outer learning rate"),
     OPTION_REAL(S, outer_momentum, "0.9", 0, 1, "outer momentum"),
     OPTION_LONG(S, N, "0", 0, 1e9,
-                "pushes between two updates of the momentum; 0: as many as groups"),
-    OPTION_REAL(S, c, "0", 0, 1, "share of the momentum between two of its updates, up to 1/N"),
+                "pushes between two updates of the momentum; 0: the number of groups"),
+    OPTION_REAL(S, c, "0", 0, 1,
+                "share of the momentum that pushes between two of its updates apply, up to 1/N"),
     OPTION_REAL(S, weight, "0", 0, 100,
-                "of a push; 0: 1 with delayed-nesterov, else 1 over the root of the groups"),
+                "weight of a push; 0: 1 with delayed-nesterov, else 1 / sqrt(groups)"),
     OPTION_BOOL(S, staleness, "false",
-                "weigh pushes by (1 + s)^-1/2, s = pushes of others since the group has pulled"),
-    OPTION_BOOL(S, dylu, "false", "groups train as many steps as they are fast"),
+                "weigh a push by (1 + s)^-1/2, s = pushes of other groups since the group pulled"),
+    OPTION_BOOL(S, dylu, "false",
+                "tasks of slower groups have fewer steps, in proportion to the speed"),
     OPTION_REAL(S, grace, "0", 0, 1e9,
-                "seconds that a push waits for others, to pull the same parameters"),
-    OPTION_REAL(S, prune, "0", 0, 1,
-                "share of what a group has moved, the smallest of every row, that is not sent"),
+                "seconds a finished group waits so that several groups start their next task "
+                "from the same parameters"),
+    OPTION_REAL(
+        S, prune, "0", 0, 1,
+        "share of a group's displacement that is not sent: the smallest values of every row"),
     OPTION_ENUM(S, dtype, "fp32", replicate_dtypes,
-                "of what a group has moved on the wire; parameters come back in fp32"),
+                "type of a group's displacement on the wire; parameters are sent in fp32"),
     OPTION_ENUM(
         S, lost, "end", lost_names,
-        "where a group fails: the run ends, or (drop) the others go on and do its steps; only "
-        "groups of one worker, and not the first, which has the server"),
-    OPTION_REAL(
-        S, eval_seconds, "0", 0, 1e9,
-        "seconds after which a push is evaluated, besides train.eval_every; 0: by that alone"),
+        "if a group fails: the run ends, or (drop) the other groups continue and train its "
+        "steps; only for groups of one worker, and not for the first group, which has the server"),
+    OPTION_REAL(S, eval_seconds, "0", 0, 1e9,
+                "seconds between evaluations of a push, in addition to train.eval_every; 0: none"),
     OPTION_REAL(S, save_seconds, "0", 0, 1e9,
-                "seconds between checkpoints, besides train.save_every and save_minutes, pushes or "
-                "not; 0: by those alone"),
+                "seconds between checkpoints, in addition to train.save_every and save_minutes; 0: "
+                "none"),
     OPTION_BOOL(S, cosine, "false",
-                "measure how alike each push is to the one before it; one more vector"),
-    OPTION_TEXT(S, replay, "", "a run's pushes.tsv: take pushes in that order, to the bit"),
+                "measure the cosine of each push to the push before; takes one more vector"),
+    OPTION_TEXT(
+        S, replay, "",
+        "a run's pushes.tsv: applies pushes in its order, which gives the bits of that run"),
 };
 #undef S
 
@@ -47,7 +52,8 @@ static const struct option_only only[] = {
     {"c", "outer", "delayed-nesterov"},
 };
 
-/* The bits of a run whose groups' rounds go by time are in both of its files. */
+/* Refuses one replay without the other: a run whose rounds depend on time has its order in two
+ * files. */
 static enum sotto_status check_replays(const struct async_config *c,
                                        const struct strategy_config *strategy)
 {
@@ -56,12 +62,12 @@ static enum sotto_status check_replays(const struct async_config *c,
         return SOTTO_OK;
     if (*c->replay)
         return fail(SOTTO_EINVAL,
-                    "async-diloco.replay with %s: how many micro-batches its rounds took is in the "
-                    "same run's counts.tsv; give %s.replay, too",
+                    "async-diloco.replay with %s needs the numbers of micro-batches, too: set "
+                    "%s.replay to counts.tsv of the same run",
                     shard, shard);
     return fail(SOTTO_EINVAL,
-                "%s.replay with async-diloco: which rounds these were is in the same run's "
-                "pushes.tsv; give async-diloco.replay, too",
+                "%s.replay with async-diloco needs the order of pushes, too: set "
+                "async-diloco.replay to pushes.tsv of the same run",
                 shard);
 }
 
@@ -75,16 +81,18 @@ static enum sotto_status resolve(void *own, const struct strategy_config *strate
     if (c->prune >= 1)
         return fail(SOTTO_EINVAL, "async-diloco.prune = 1 sends nothing");
     if (c->lost == LOST_DROP && strategy->workers > strategy->groups)
-        return fail(SOTTO_EINVAL,
-                    "async-diloco.lost = drop is for groups of one worker, and these have %d: the "
-                    "others of a group would wait for the one that fails",
-                    strategy->workers / strategy->groups);
+        return fail(
+            SOTTO_EINVAL,
+            "async-diloco.lost = drop is for groups of one worker, and these groups have %d: "
+            "the other workers of a group would wait for a worker that failed",
+            strategy->workers / strategy->groups);
     if (!*c->replay)
         return SOTTO_OK;
     TRY(journal_read(&journal, c->replay, strategy->groups));
     const int64_t pushes = journal.n;
     journal_free(&journal);
-    return pushes > 0 ? SOTTO_OK : fail(SOTTO_EINVAL, "%s has no pushes to be followed", c->replay);
+    return pushes > 0 ? SOTTO_OK
+                      : fail(SOTTO_EINVAL, "async-diloco.replay = %s has no pushes", c->replay);
 }
 
 static void async_dry_run(void *own)
@@ -95,7 +103,7 @@ static void async_dry_run(void *own)
     c->dylu = false;
 }
 
-static int64_t every(const void *own)
+static int64_t task_length(const void *own)
 {
     return ((const struct async_config *)own)->H;
 }
@@ -105,23 +113,23 @@ static enum sotto_status truth(struct replicate *r, struct comm *across, struct 
     struct async *a = (struct async *)r;
     struct device *dev = r->is.mesh->dev;
     TRY(async_wait_idle(a));
-    if (a->service)
-        dev->ops->copy(dev, y, service_x0(a->service), r->count);
+    if (a->server)
+        dev->ops->copy(dev, y, server_x0(a->server), r->count);
     return comm_broadcast(across, y, r->count, 0);
 }
 
-static enum sotto_status end_service(void *arg)
+static enum sotto_status end_server_job(void *arg)
 {
     struct async *a = arg;
-    return service_end(a->service, a->up);
+    return server_end(a->server, a->to_server);
 }
 
 static void free_async(struct replicate *r)
 {
     struct async *a = (struct async *)r;
-    if (a->service) {
-        (void)async_in_line(a, end_service); /* where that fails, so does the server */
-        service_close(a->service);
+    if (a->server) {
+        (void)async_run_in_line(a, end_server_job); /* after a failure the server fails, too */
+        server_close(a->server);
     }
     buffer_free(&a->x0);
     buffer_free(&a->delta);
@@ -129,8 +137,8 @@ static void free_async(struct replicate *r)
     sparse_free(&a->sparse);
 }
 
-/* `up` and `down` as the worker has them, and in group 0 as the server has them. */
-static enum sotto_status open_ways(struct async *a)
+/* Opens the communicators with the server, on group 0 for the server's side, too. */
+static enum sotto_status open_server_comms(struct async *a)
 {
     struct replicate *r = &a->base;
     struct mesh *mesh = r->is.mesh;
@@ -141,14 +149,14 @@ static enum sotto_status open_ways(struct async *a)
         mesh_serves(mesh, lane);
     }
     TRY(mesh_duplicate(mesh, mesh->replicate, lane ? lane : mine, &up));
-    TRY(mesh_duplicate(mesh, mesh->replicate, mine, &a->down));
+    TRY(mesh_duplicate(mesh, mesh->replicate, mine, &a->from_server));
     TRY(mesh_duplicate(mesh, mesh->shard, lane ? lane : mine, &within));
-    a->up = up;
+    a->to_server = up;
     if (mesh->r > 0)
         return SOTTO_OK;
-    TRY(mesh_twin(mesh, up, mine, &a->up));
-    TRY(mesh_twin(mesh, a->down, lane, &down));
-    return service_open(&a->service, r, &a->setup, up, down, within, lane);
+    TRY(mesh_twin(mesh, up, mine, &a->to_server));
+    TRY(mesh_twin(mesh, a->from_server, lane, &down));
+    return server_open(&a->server, r, &a->setup, up, down, within, lane);
 }
 
 static enum sotto_status init(struct replicate *r)
@@ -165,9 +173,9 @@ static enum sotto_status init(struct replicate *r)
         TRY(sparse_init_message(&a->sparse, &r->on, r->is.table, r->is.own, c->prune, type));
     else if (type != DTYPE_F32)
         TRY(buffer_init(&a->wire, r->is.dev, type, r->count, MEMORY_COMMUNICATION));
-    a->goes = true;
-    a->beside = r->is.across->lane;
-    return open_ways(a);
+    a->announces = true;
+    a->overlaps = r->is.across->lane;
+    return open_server_comms(a);
 }
 
 static const struct replicate_ops ops = {
@@ -186,13 +194,13 @@ const struct method method_async_diloco = {
     .name = "async-diloco",
     .axis = METHOD_REPLICATE,
     .about =
-        "asynchronous DiLoCo: groups pull parameters from a server, train H steps, and push what "
-        "they moved, which is applied at once; nobody waits for a slower group",
+        "asynchronous DiLoCo: groups pull parameters from a server, train H steps, and push their "
+        "displacement, which is applied at once; no group waits for a slower group",
     METHOD_OPTIONS(struct async_config, options),
     METHOD_ONLY(only),
     .resolve = resolve,
     .dry_run = async_dry_run,
-    .every = every,
+    .every = task_length,
     .every_key = "H",
     .replicate = &ops,
 };

@@ -14,32 +14,32 @@ int64_t async_next_step(const struct async *a, int64_t step)
 
 void async_truncate_tasks(struct async *a, bool truncate)
 {
-    a->late = truncate;
+    a->truncates = truncate;
 }
 
 bool async_take_push(struct async *a, struct applied_push *out)
 {
-    return a->service && service_pushed(a->service, out);
+    return a->server && server_take_push(a->server, out);
 }
 
 enum sotto_status async_write_journal(struct async *a, const char *path)
 {
     TRY(async_wait_idle(a));
-    return a->service ? service_write(a->service, path) : SOTTO_OK;
+    return a->server ? server_write_journal(a->server, path) : SOTTO_OK;
 }
 
 enum sotto_status async_totals(struct async *a, struct push_totals *group)
 {
     TRY(async_wait_idle(a));
-    if (a->service)
-        service_pushed_by(a->service, group);
+    if (a->server)
+        server_totals(a->server, group);
     return SOTTO_OK;
 }
 
 /* True if the other groups can continue without this one. The failure of a peer ends the run. */
 static bool may_drop(const struct async *a, enum sotto_status st)
 {
-    return async_options(a)->lost == LOST_DROP && a->base.is.mesh->n_s == 1 && !a->service &&
+    return async_options(a)->lost == LOST_DROP && a->base.is.mesh->n_s == 1 && !a->server &&
            st != SOTTO_EPEER;
 }
 
@@ -61,6 +61,6 @@ bool async_drop_group(struct strategy *s, enum sotto_status st)
         (void)status_raise(&note);
         return false;
     }
-    log_warn("%s; the other groups go on without it", note.text);
+    log_warn("%s; the other groups continue without this group", note.text);
     return true;
 }

@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 
-enum { ROOM = 1024 }; /* entries at first; doubled when they are used up */
+enum { ROOM = 1024 }; /* entries at first, then doubled */
 
-static enum sotto_status grow(struct async_journal *j, int64_t room)
+static enum sotto_status grow_journal(struct async_journal *j, int64_t room)
 {
     struct async_entry *more = realloc(j->entry, (size_t)room * sizeof *more);
     if (!more)
@@ -23,7 +23,7 @@ static enum sotto_status grow(struct async_journal *j, int64_t room)
 enum sotto_status journal_add(struct async_journal *j, struct async_entry entry)
 {
     if (j->n == j->room)
-        TRY(grow(j, j->room ? 2 * j->room : ROOM));
+        TRY(grow_journal(j, j->room ? 2 * j->room : ROOM));
     j->entry[j->n++] = entry;
     return SOTTO_OK;
 }
@@ -36,8 +36,8 @@ const struct async_entry *journal_next(const struct async_journal *j, int64_t fr
     return NULL;
 }
 
-/* What no order of pushes can be; the data is checked as it is given out. */
-static enum sotto_status check(const struct async_entry *e, int64_t number, int groups)
+/* Refuses an impossible entry. Data shards check the data when it is given out. */
+static enum sotto_status check_entry(const struct async_entry *e, int64_t number, int groups)
 {
     const struct async_span *s = &e->span;
     if (e->group < 0 || e->group >= groups || s->shard < 0 || s->shard >= groups || s->first < 0 ||
@@ -51,7 +51,7 @@ static enum sotto_status check(const struct async_entry *e, int64_t number, int 
     return SOTTO_OK;
 }
 
-static enum sotto_status read_line(struct async_journal *j, const char *line, int groups)
+static enum sotto_status read_journal_entry(struct async_journal *j, const char *line, int groups)
 {
     int64_t value[ASYNC_ENTRY];
     const char *at = line;
@@ -67,7 +67,7 @@ static enum sotto_status read_line(struct async_journal *j, const char *line, in
     if (*at)
         return fail(SOTTO_EFORMAT, "more than %d numbers: '%.80s'", ASYNC_ENTRY, line);
     const struct async_entry e = {value[0], {value[2], value[3], value[1]}, value[4]};
-    TRY(check(&e, j->n, groups));
+    TRY(check_entry(&e, j->n, groups));
     return journal_add(j, e);
 }
 
@@ -84,7 +84,7 @@ enum sotto_status journal_read(struct async_journal *j, const char *path, int gr
         if (end)
             *end = '\0';
         if (*line && *line != '#')
-            st = fail_in(read_line(j, line, groups), "%s:%d: ", path, number);
+            st = fail_in(read_journal_entry(j, line, groups), "%s:%d: ", path, number);
     }
     free(text);
     if (st != SOTTO_OK)
@@ -125,14 +125,14 @@ enum sotto_status journal_visit(struct async_journal *j, struct state_visitor *v
             return fail(SOTTO_EFORMAT, "the journal has %zu numbers of %lld pushes, not %d each",
                         stored, (long long)n, ASYNC_ENTRY);
         if (n > j->room)
-            TRY(grow(j, n));
+            TRY(grow_journal(j, n));
         j->n = n;
     }
     if (n == 0)
         return SOTTO_OK;
     TRY(state_ints(v, "journal", (int64_t *)j->entry, (size_t)n * ASYNC_ENTRY));
     for (int64_t i = 0; i < n && state_loading(v); i++)
-        TRY(check(&j->entry[i], i, groups));
+        TRY(check_entry(&j->entry[i], i, groups));
     return SOTTO_OK;
 }
 

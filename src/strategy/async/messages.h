@@ -1,41 +1,39 @@
-/* Asynchronous DiLoCo (Liu et al. 2024): what its two sides tell each other.
+/* Asynchronous DiLoCo (Liu et al. 2024): the messages between groups and server.
  *
- * Each worker of group 0 has a lane with a server of the slice that it owns (server_api.h): x0
- * and the outer optimizer. The first of them, the leader, has the book of all groups
- * (async/server.h) and tells the others what is due. Worker s of a group sends what it moved to the
- * server of its slice, and gets x0 and the next task from it (group.h):
+ * Each worker of group 0 runs a server in a lane (server.h): the parameters x0 of its slice and
+ * the outer optimizer. The first of these servers, the leader, has the ledger of all groups
+ * (ledger.h) and sends orders to the others. Worker s of a group sends its displacement
+ * g = x0 - x to the server of its slice, and receives x0 and the next task (group.h):
  *
- *     up      to the server:      what was moved, or nothing, and then a word (to the leader)
- *     down    from the server:    a word, and x0 with a task
+ *     to the server      a displacement, or an empty message; then, to the leader, a group_msg
+ *     from the server    a server_msg, followed by x0 if the message is a task
  *
- * With dtype = bf16 what was moved is rounded once, to nearest, ties to even, and the server adds
- * that to fp32 state; what is lost by it is not kept for later. x0 comes back in fp32: it is no
- * small difference whose roundings would average out, but what all go on from.
+ * With dtype = bf16 the displacement is rounded once, to nearest, ties to even, and added to fp32
+ * state; the rounding error is dropped. x0 is always sent in fp32: all groups continue from x0, so
+ * rounding errors of x0 would not average out.
  *
- * All groups meet when the leader rings: their first workers look between two rounds. A group has
- * come when it has said so; the server rests when all have, and goes on with the first that says it
- * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
- * meeting, so that they come, too. A push that a meeting has put off is applied before the leader
- * rings for another save, unless its group stands still: where saves are due more often than a push
- * takes over the link, the run would not get on otherwise.
+ * All groups meet when the leader calls a meeting: the first worker of a group looks for messages
+ * between two rounds. The server becomes idle when all groups have reported their arrival, and
+ * continues with the first group that begins again. During a meeting the answers to waiting groups
+ * are deferred, so that these groups arrive, too. A push that a meeting has postponed is applied
+ * before the leader calls another meeting for a save, unless the pushing group stands still:
+ * otherwise a run whose saves are due more often than a push takes on the link would make no
+ * progress.
  *
- * Where the time of a run is over, its groups push what they have done of their tasks before they
- * meet, as shorter ones: by the same rule, as all whose tasks are not of one length (with
- * dylu, and the last of each data shard). The steps that are left are given out by a run that goes
- * on.
+ * When the time of a run is over, groups push their tasks as shorter tasks before the meeting, by
+ * the same rule as all tasks of unequal length (with dylu, and the last task of each data shard).
+ * The remaining steps are tasks of a run that resumes.
  *
- * For a save nobody waits, where somebody keeps state (struct snapshot_hook): the leader sends a
- * mark down every way, and what it has itself is kept at that moment. A group that comes to the
- * mark keeps what it has, and goes on. Whatever was sent down before the mark is before it for both
- * sides; what was pushed, and not applied before it, is pushed again by the run that goes on from
- * there.
- */
+ * With a snapshot_hook no group waits for a save: the leader sends a snapshot marker to every group
+ * and keeps its own state at that moment. A group keeps its state when the marker arrives, and
+ * continues. Messages that the server sent before the marker are part of both states; a push that
+ * was not applied before the marker is repeated by the run that resumes. */
 #ifndef SOTTO_STRATEGY_ASYNC_MESSAGES_H
 #define SOTTO_STRATEGY_ASYNC_MESSAGES_H
 
 #include "strategy/async/async.h"
+#include "strategy/async/ledger.h"
 #include "strategy/async/outer.h"
-#include "strategy/async/server.h"
 #include "strategy/replicate/replicate.h"
 
 enum async_lost { LOST_END, LOST_DROP };
@@ -55,39 +53,39 @@ struct async_config {
     char replay[OPTION_ROOM];
 };
 
-enum up_kind {
-    UP_GO,    /* the group begins, or goes on behind a meeting       */
-    UP_PUSH,  /* with what it moved before it                        */
-    UP_CAME,  /* to the meeting                                      */
-    UP_STOP,  /* it wants to stop, with `cut` for good               */
-    UP_LEAVE, /* it cannot go on, but comes to meetings              */
-    UP_END    /* of the server, whatever is under way                */
+enum group_msg_kind {
+    GROUP_MSG_BEGIN,   /* the group begins, or continues after a meeting */
+    GROUP_MSG_PUSH,    /* follows a displacement */
+    GROUP_MSG_ARRIVED, /* at the meeting */
+    GROUP_MSG_STOP,    /* a worker votes to stop the run */
+    GROUP_MSG_LEAVE,   /* the group trains no more, but takes part in meetings */
+    GROUP_MSG_END      /* the server is to end, whatever is in flight */
 };
-struct up_word {
+struct group_msg { /* from a group's first worker to the leader */
     int64_t kind;
-    int64_t rounds; /* T, as far as is known */
-    int64_t cut;    /* tasks under way are to be pushed as they are before */
-    int64_t step;   /* UP_GO: where the run begins, unless the server's state came with it */
-    int64_t pushes; /* UP_GO: the group's task is done, and its push is still to be applied */
+    int64_t rounds;   /* T, 0: not known */
+    int64_t truncate; /* STOP: tasks in progress are to be pushed as shorter tasks */
+    int64_t step;     /* BEGIN: first step of the run, unless the server has loaded its state */
+    int64_t pushes;   /* BEGIN: the group's task is done, and its push is not applied yet */
     struct async_push push;
 };
 
-enum down_kind {
-    DOWN_TASK,  /* with x0 behind it                                */
-    DOWN_HOLD,  /* the answer comes behind the meeting              */
-    DOWN_AGAIN, /* it was not applied: to be pushed behind it       */
-    DOWN_CUT,   /* the task ends with this step                     */
-    DOWN_BELL,  /* all are to meet                                  */
-    DOWN_MARK,  /* the group is to keep what it has                 */
-    DOWN_REST   /* all have come: the server's state may be looked at */
+enum server_msg_kind {
+    SERVER_MSG_TASK,     /* followed by x0 */
+    SERVER_MSG_DEFER,    /* the answer follows after the meeting */
+    SERVER_MSG_AGAIN,    /* the push was not applied: to be repeated after the meeting */
+    SERVER_MSG_TRUNCATE, /* the task ends with the step in progress */
+    SERVER_MSG_MEET,     /* all groups are to meet */
+    SERVER_MSG_SNAPSHOT, /* marker: the group is to keep its state */
+    SERVER_MSG_IDLE      /* all groups have arrived: the server's state may be read */
 };
-struct down_word {
+struct server_msg {
     int64_t kind;
     struct async_task task;
-    int64_t step; /* the run's */
-    int64_t most; /* no group has trained more steps than these */
+    int64_t step; /* of the run */
+    int64_t most; /* no group has made more steps than these */
     int64_t evaluate, stop;
-    int64_t applied; /* with a mark: the push that an answer is owed for */
+    int64_t applied; /* SNAPSHOT: the group's last push is applied, and its answer is due */
 };
 
 #endif

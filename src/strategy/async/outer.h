@@ -1,11 +1,12 @@
-/* What the server has of the parameters, or of a slice of them: x0, and the outer optimizer, which
- * takes each push for a gradient at x0.
+/* The server's parameters x0, or a slice of x0, and the outer optimizer, which uses each push as a
+ * gradient at x0.
  *
  *     sgd         x0 <- x0 - eps w g
  *     nesterov    m <- beta m + w g;  x0 <- x0 - eps (w g + beta m)
- *     delayed     Delta <- Delta + w g, and with the N-th push in it
- *                   m <- beta m + Delta/N;  x0 <- x0 - eps ((1 - cN + c) beta m + w g/N);  Delta =
- * 0 with the others x0 <- x0 - eps (c beta m + w g/N)
+ *     delayed     Delta <- Delta + w g
+ *                 every N-th push:  m <- beta m + Delta/N;  Delta <- 0
+ *                                   x0 <- x0 - eps ((1 - cN + c) beta m + w g/N)
+ *                 other pushes:     x0 <- x0 - eps (c beta m + w g/N)
  *
  * (Liu et al. 2024, algorithm 3.) A buffer of one push is Nesterov's rule, whatever c. */
 #ifndef SOTTO_STRATEGY_ASYNC_OUTER_H
@@ -18,31 +19,34 @@
 
 struct async_outer {
     struct async_rules rules;
-    struct work on; /* the line of work that pushes are applied in     */
+    struct work on; /* the line of work that applies pushes */
     const struct table *table;
-    const struct owned *own; /* what of the table's vector it has; not owned     */
-    size_t count;            /* ... elements                                     */
+    const struct owned *own; /* the elements of the table's vector that are here; not owned */
+    size_t count;            /* of these elements */
     struct buffer x0;
-    struct buffer m, Delta; /* delayed                                          */
-    int64_t filled;         /* pushes in Delta                                  */
-    const char *anew;       /* what it goes on with behind another rule's state, which is dropped;
-                               NULL: with all that there was                                */
-    struct optim_config config; /* of the others:                                   */
-    struct optim optim;
-    struct view g; /* of the push under way */
-    double w;
+    struct buffer m, Delta;     /* delayed only */
+    int64_t filled;             /* pushes in Delta */
+    struct optim_config config; /* of `optim` */
+    struct optim optim;         /* sgd and nesterov */
+    const char *reset;          /* the state that was dropped while loading, as it was made with
+                                   another rule: "a momentum of 0"; NULL: all state was loaded */
+    struct {
+        struct view g;
+        double w;
+    } push; /* argument of the optimizer's job */
 };
 
-/* `own` and `table` outlive it. Behind a failure it is freed, too. */
+/* `own` and `table` outlive `o`. After a failure the caller calls outer_free, too. */
 enum sotto_status outer_init(struct async_outer *o, const struct async_rules *rules,
                              const struct work *on, const struct table *table,
                              const struct owned *own);
 void outer_free(struct async_outer *o);
 
-/* x0 <- x, and nothing was pushed yet; of the device of the line of work, which may be late. */
-void outer_begin(struct async_outer *o, struct view x);
+/* x0 <- x, without any push so far; on the device of the line of work, which runs asynchronously.
+ */
+void outer_set_x0(struct async_outer *o, struct view x);
 
-/* Applies a push of weight w (rules_weight); g in fp32 or bf16. */
+/* Applies a push g, fp32 or bf16, of weight w (rules_weight). */
 enum sotto_status outer_push(struct async_outer *o, struct view g, double w);
 
 enum sotto_status outer_visit(struct async_outer *o, struct state_visitor *v);

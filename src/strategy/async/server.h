@@ -1,123 +1,136 @@
-/* The server's book: who trains on what, who waits for an answer, and what was pushed. Who has the
- * vectors applies each push with the weight that it is given here (outer.h), in the order of the
- * calls.
- *
- *     for (;;) {
- *         ... a push has come, or server_deadline is past
- *         TRY(server_push(s, &push, now, &weight));          outer_push(&outer, g, weight)
- *         for (;;) {
- *             TRY(server_answer(s, now, &task, &found));
- *             if (!found)
- *                 break;
- *             ... x0 and the task go to task.group
- *         }
- *     }
- *
- * A period of grace opens with a push when none is open. Pushes that come until it closes are
- * applied as they come, and all of their groups pull the same x0 when it closes: after `grace`
- * seconds, or as soon as nobody is left to wait for. */
+/* The server of asynchronous DiLoCo: one long job in a lane of each worker of group 0, over the
+ * slice of the parameters that the worker owns. server_loop.c is the job; server_api.c has the
+ * calls of the worker. */
 #ifndef SOTTO_STRATEGY_ASYNC_SERVER_H
 #define SOTTO_STRATEGY_ASYNC_SERVER_H
 
-#include "strategy/async/data_shards.h"
-#include "strategy/async/journal.h"
-#include "strategy/async/outer_rules.h"
+#include <pthread.h>
 
-/* What a group is to do with the x0 that it pulls. */
-struct async_task {
-    int64_t group;
-    struct async_span span; /* no steps: nothing is left for it, it leaves */
-    int64_t version;        /* pushes that x0 has had                      */
-};
+#include "strategy/async/messages.h"
+#include "strategy/replicate/cosine.h"
+#include "strategy/replicate/sparse.h"
 
-/* What a group tells of a task that it has done. */
-struct async_push {
-    int64_t group;
-    int64_t steps;        /* of it that it has done; 0: all of them    */
-    int64_t microbatches; /* of all of its workers                     */
-    int64_t tokens, targets;
-    double loss;    /* summed over the targets                         */
-    double seconds; /* of training                                     */
-    double idle;    /* ... that it then waited for the task before it  */
-};
+/* Evaluation of x0 by a group: not due, due with the next pull, or possibly in progress (until the
+ * group's next push or arrival at a meeting). */
+enum evaluates { EVALUATES_NOT, EVALUATES_NEXT, EVALUATES_NOW };
 
-enum async_state { ASYNC_TRAINS, ASYNC_WAITS, ASYNC_LEFT };
-
-struct async_group {
-    int64_t state; /* enum async_state                           */
-    struct async_task task;
-    int64_t order; /* its last push: how many there were before it */
-    /* for whoever wants to see it: */
-    int64_t pushes, steps, staleness; /* all of its pushes'; steps with those before them */
-    double seconds, idle;
-    double speed; /* steps a second, of its last task; 0: not known */
-};
-
+/* The worker uses the functions below only. Arrays of (groups) and the rest from `ledger` to
+ * `applied` are the job's; in servers other than the leader the ledger is empty. */
 struct async_server {
-    struct async_rules rules;
-    struct async_shards shards;
-    struct async_group *group;   /* (K) owned                                        */
-    bool *gone;                  /* (K) owned; of this process: it cannot go on      */
-    int64_t version;             /* pushes that were applied                         */
-    int64_t steps, microbatches; /* ... and of these: steps, all groups' together    */
-    int64_t tokens;
-    int64_t ready;                /* groups whose push was before this one are answered */
-    double deadline;              /* of the period of grace that is open; INFINITY: none */
-    double left;                  /* ... and seconds until then, at server_rest; -1: none */
-    struct async_journal journal; /* of all pushes                                    */
-    struct async_journal replay;  /* to be followed; empty: none                      */
+    struct replicate *r;
+    const struct async_setup *setup;
+    struct lane *lane;
+    struct comm *from_groups, *to_groups;
+    struct comm *within; /* the servers of group 0 */
+    int groups;
+    bool leads;
+    bool started, ended; /* the job */
+    bool begun;          /* the first tasks were given out */
+    bool loaded;         /* the first tasks were given out by the resumed run */
+
+    struct async_ledger ledger;
+    struct async_outer outer;
+    struct buffer g;              /* displacement of a push */
+    struct sparse sparse;         /* prune > 0: the message with the displacement */
+    struct cosine_last last_push; /* cosine = true: displacement of the push before */
+    double cosine;                /* of the last push to the push before; NAN: not known */
+    bool *accepts;                /* (groups) scratch: groups whose message is received next */
+    bool freed_steps;             /* a group has left: other groups may take its steps */
+
+    struct {
+        bool called;     /* until all groups have arrived */
+        bool ends;       /* the run ends with the meeting */
+        bool idle;       /* all groups have arrived, and none has begun again */
+        int arrived;     /* groups */
+        int resumed;     /* groups that began again since the last meeting, or the start */
+        int64_t version; /* pushes at the last meeting, or the start */
+        bool *postponed; /* (groups) the last meeting has postponed a push of the group */
+        bool *deferred;  /* (groups) SERVER_MSG_DEFER was sent to the group */
+    } meeting;
+
+    struct {
+        bool voted;     /* a group votes to stop the run */
+        bool truncate;  /* tasks are to be pushed as shorter tasks before the run stops */
+        bool truncated; /* SERVER_MSG_TRUNCATE was sent to all groups that train */
+    } stop;
+
+    struct {
+        int64_t *evaluates;            /* (groups) enum evaluates */
+        int64_t evaluated, saved;      /* multiples of eval_every and save_every reached so far */
+        double evaluates_at, saves_at; /* next times of the clock; INFINITY: not by time */
+        double eval_left, save_left;   /* seconds until these times, at server_pause */
+    } due;
+
+    struct {
+        pthread_mutex_t lock;      /* protects the fields below */
+        struct applied_push *push; /* (room) owned; [first, n) are not taken yet */
+        int64_t n, room, first;
+        int64_t held; /* pushes from this index on may not be taken; -1: all may */
+    } applied;
 };
 
-/* Nothing was given out yet. `replay` (optional): a file whose order of pushes is followed as far
- * as it goes. Behind a failure it is freed, too. */
-enum sotto_status server_init(struct async_server *s, const struct async_rules *rules,
-                              const char *replay);
-void server_free(struct async_server *s);
+struct async_rules async_rules_of(const struct async_config *config, int groups);
 
-/* All groups begin: with the parameters that everybody has, behind `step` steps that another method
- * has made of each data shard, and these tasks (group[i].task). */
-enum sotto_status server_begin(struct async_server *s, int64_t step);
+/* Opens the server of a worker of group 0; `setup` outlives the server. */
+enum sotto_status server_open(struct async_server **out, struct replicate *r,
+                              const struct async_setup *setup, struct comm *from_groups,
+                              struct comm *to_groups, struct comm *within, struct lane *lane);
+/* Has the job end, if the job still waits for messages. `to_server`: the worker's communicator with
+ * the server, in the line of work of its steps. */
+enum sotto_status server_end(struct async_server *s, struct comm *to_server);
+/* Waits for the job's end and frees the server. */
+void server_close(struct async_server *s);
 
-/* The task of a group is done. */
-enum sotto_status server_push(struct async_server *s, const struct async_push *push, double now,
-                              double *weight);
+/* Sets x0, the parameters that all groups begin with. */
+enum sotto_status server_set_x0(struct async_server *s, struct view x);
 
-/* The next group that is to be answered now. */
-enum sotto_status server_answer(struct async_server *s, double now, struct async_task *task,
-                                bool *found);
+/* Starts the job, unless the job was started before. */
+enum sotto_status server_start(struct async_server *s);
 
-/* Whether the push just applied was the last one of the run that is followed, and there are more.
- */
-bool server_replay_ended(const struct async_server *s);
-
-/* The group whose push is to be taken next; -1: whichever comes first. */
-int64_t server_next(const struct async_server *s);
-
-/* When server_answer is to be asked again though nothing was pushed; INFINITY: then only. */
-double server_deadline(const struct async_server *s);
-
-/* A group is gone. What it had under way is given to others, and nobody waits for it. */
-void server_leave(struct async_server *s, int64_t group);
-
-/* What a group that left has given back is for those who had found nothing left: they wait. */
-void server_recall(struct async_server *s);
-
-/* A run that goes on may be longer, and have something for those who had left: they wait. */
-void server_revive(struct async_server *s);
-
-/* Whether a group has a task under way; whether all groups have left. */
-bool server_trains(const struct async_server *s);
-bool server_over(const struct async_server *s);
-
-/* Pushes since the last pull of a group, the one that it just made aside. */
-int64_t server_staleness(const struct async_server *s, int64_t group);
-
-/* Notes how much of an open period of grace is left, to be saved; and begins a period of that
- * length at another time of the clock, in this run or in the one that loads it. */
-void server_rest(struct async_server *s, double now);
-void server_go_on(struct async_server *s, double now);
-
-/* All of it that must survive, as of server_rest; what was loaded begins with server_go_on. */
+/* These four: while the server is idle, or before the job starts. */
+struct view server_x0(const struct async_server *s);
 enum sotto_status server_visit(struct async_server *s, struct state_visitor *v);
+enum sotto_status server_write_journal(const struct async_server *s, const char *path);
+void server_totals(const struct async_server *s, struct push_totals *group);
+
+/* As async_take_push; at any time. */
+bool server_take_push(struct async_server *s, struct applied_push *out);
+/* Holds back all pushes applied from now on, or releases them: pushes after a snapshot marker may
+ * be taken once the process has kept its own state. */
+void server_hold_pushes(struct async_server *s, bool hold);
+
+/* The functions below are for the job. */
+enum sotto_status server_run(void *server);
+
+static inline const struct async_config *server_options(const struct async_server *s)
+{
+    return replicate_options(s->r);
+}
+
+static inline double server_now(const struct async_server *s)
+{
+    return clock_now(s->lane->clock);
+}
+
+/* Returns the run's step. */
+static inline int64_t server_step(const struct async_server *s)
+{
+    return s->ledger.steps / s->groups;
+}
+
+/* Returns the seconds between saves by time; 0: there are none. */
+double server_save_seconds(const struct async_server *s);
+
+/* server_pause notes the times left until evaluations, saves and the end of a period of grace;
+ * server_continue sets these times from now on. For them the clock stands still in between, in this
+ * run or from one run to the next. */
+void server_pause(struct async_server *s);
+void server_continue(struct async_server *s);
+
+/* Counts evaluations and saves that were due before the current step as done. */
+void server_skip_due(struct async_server *s);
+
+/* Adds the push just applied to the pushes that async_take_push returns. */
+enum sotto_status server_report_push(struct async_server *s, const struct async_push *p);
 
 #endif

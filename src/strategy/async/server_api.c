@@ -1,10 +1,11 @@
-/* What a worker of group 0 does with its server. */
-#include "strategy/async/server_api.h"
-
+/* The server, as its worker in group 0 uses it. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "strategy/async/server.h"
+
+enum { PUSHES_ROOM = 256 }; /* entries at first */
 
 struct async_rules async_rules_of(const struct async_config *c, int groups)
 {
@@ -22,266 +23,258 @@ struct async_rules async_rules_of(const struct async_config *c, int groups)
                                 .steps = STATE_STEPS};
 }
 
-static double now(const struct async_service *v)
+enum sotto_status server_report_push(struct async_server *s, const struct async_push *p)
 {
-    return clock_now(v->lane->clock);
-}
-
-enum sotto_status service_report(struct async_service *v, const struct async_push *p)
-{
-    const struct async_entry *e = &v->server.journal.entry[v->server.version - 1];
-    const struct applied_push one = {.number = v->server.version - 1,
-                                     .group = p->group,
-                                     .steps = e->span.steps,
-                                     .staleness = v->server.version - 1 - e->version,
-                                     .step = service_step(v),
-                                     .tokens = p->tokens,
-                                     .microbatches = p->microbatches,
-                                     .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
-                                     .seconds = p->seconds,
-                                     .idle = p->idle,
-                                     .cosine = v->cosine,
-                                     .time = now(v)};
+    const struct async_entry *e = &s->ledger.journal.entry[s->ledger.version - 1];
+    const struct applied_push push = {.number = s->ledger.version - 1,
+                                      .group = p->group,
+                                      .steps = e->span.steps,
+                                      .staleness = s->ledger.version - 1 - e->version,
+                                      .step = server_step(s),
+                                      .tokens = p->tokens,
+                                      .microbatches = p->microbatches,
+                                      .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
+                                      .seconds = p->seconds,
+                                      .idle = p->idle,
+                                      .cosine = s->cosine,
+                                      .time = server_now(s)};
     enum sotto_status st = SOTTO_OK;
-    pthread_mutex_lock(&v->lock);
-    if (v->n == v->room) {
-        const int64_t room = v->room ? 2 * v->room : 256;
-        struct applied_push *more = realloc(v->pushed, (size_t)room * sizeof *more);
+    pthread_mutex_lock(&s->applied.lock);
+    if (s->applied.n == s->applied.room) {
+        const int64_t room = s->applied.room ? 2 * s->applied.room : PUSHES_ROOM;
+        struct applied_push *more = realloc(s->applied.push, (size_t)room * sizeof *more);
         if (more) {
-            v->pushed = more;
-            v->room = room;
+            s->applied.push = more;
+            s->applied.room = room;
         } else {
-            st = fail(SOTTO_ENOMEM, "no memory to tell of %lld pushes", (long long)room);
+            st = fail(SOTTO_ENOMEM, "no memory to report %lld pushes", (long long)room);
         }
     }
     if (st == SOTTO_OK)
-        v->pushed[v->n++] = one;
-    pthread_mutex_unlock(&v->lock);
+        s->applied.push[s->applied.n++] = push;
+    pthread_mutex_unlock(&s->applied.lock);
     return st;
 }
 
-bool service_pushed(struct async_service *v, struct applied_push *out)
+bool server_take_push(struct async_server *s, struct applied_push *out)
 {
-    pthread_mutex_lock(&v->lock);
-    const bool found = v->first < (v->held < 0 ? v->n : v->held);
+    pthread_mutex_lock(&s->applied.lock);
+    const bool found = s->applied.first < (s->applied.held < 0 ? s->applied.n : s->applied.held);
     if (found)
-        *out = v->pushed[v->first++];
-    if (v->first == v->n && v->held < 0)
-        v->first = v->n = 0;
-    pthread_mutex_unlock(&v->lock);
+        *out = s->applied.push[s->applied.first++];
+    if (s->applied.first == s->applied.n && s->applied.held < 0)
+        s->applied.first = s->applied.n = 0;
+    pthread_mutex_unlock(&s->applied.lock);
     return found;
 }
 
-void service_hold(struct async_service *v, bool hold)
+void server_hold_pushes(struct async_server *s, bool hold)
 {
-    pthread_mutex_lock(&v->lock);
-    v->held = hold ? v->n : -1;
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_lock(&s->applied.lock);
+    s->applied.held = hold ? s->applied.n : -1;
+    pthread_mutex_unlock(&s->applied.lock);
 }
 
-enum sotto_status service_start(struct async_service *v)
+enum sotto_status server_start(struct async_server *s)
 {
-    if (v->started)
+    if (s->started)
         return SOTTO_OK;
-    v->started = true;
-    return lane_start(v->lane, service_serve, v);
+    s->started = true;
+    return lane_start(s->lane, server_run, s);
 }
 
-enum sotto_status service_begin(struct async_service *v, struct view x)
+enum sotto_status server_set_x0(struct async_server *s, struct view x)
 {
-    outer_begin(&v->outer, x);
-    v->alike.square = 0;
-    return device_check(v->lane->dev);
+    outer_set_x0(&s->outer, x);
+    s->last_push.square = 0;
+    return device_check(s->lane->dev);
 }
 
-struct view service_x0(const struct async_service *v)
+struct view server_x0(const struct async_server *s)
 {
-    return v->outer.x0.view;
+    return s->outer.x0.view;
 }
 
-enum sotto_status service_write(const struct async_service *v, const char *path)
+enum sotto_status server_write_journal(const struct async_server *s, const char *path)
 {
-    return v->leads ? journal_write(&v->server.journal, path) : SOTTO_OK;
+    return s->leads ? journal_write(&s->ledger.journal, path) : SOTTO_OK;
 }
 
-void service_pushed_by(const struct async_service *v, struct push_totals *group)
+void server_totals(const struct async_server *s, struct push_totals *group)
 {
-    for (int i = 0; v->leads && i < v->groups; i++) {
-        const struct async_group *g = &v->server.group[i];
+    for (int i = 0; s->leads && i < s->groups; i++) {
+        const struct async_group *g = &s->ledger.group[i];
         group[i] = (struct push_totals){g->pushes, g->steps, g->staleness, g->seconds, g->idle};
     }
 }
 
-void service_count_due(struct async_service *v)
+void server_skip_due(struct async_server *s)
 {
-    if (v->setup->eval_every > 0)
-        v->evaluated = service_step(v) / v->setup->eval_every;
-    if (v->setup->save_every > 0)
-        v->saved = service_step(v) / v->setup->save_every;
+    if (s->setup->eval_every > 0)
+        s->due.evaluated = server_step(s) / s->setup->eval_every;
+    if (s->setup->save_every > 0)
+        s->due.saved = server_step(s) / s->setup->save_every;
 }
 
-static const struct async_config *options(const struct async_service *v)
+double server_save_seconds(const struct async_server *s)
 {
-    return replicate_options(v->r);
-}
-
-double service_save_seconds(const struct async_service *v)
-{
-    const double own = options(v)->save_seconds, all = v->setup->save_seconds;
+    const double own = server_options(s)->save_seconds, all = s->setup->save_seconds;
     return own > 0 && all > 0 ? fmin(own, all) : own + all;
 }
 
-void service_rest(struct async_service *v)
+void server_pause(struct async_server *s)
 {
-    server_rest(&v->server, now(v));
-    v->eval_left = fmax(v->evaluates_at - now(v), 0);
-    v->save_left = fmax(v->saves_at - now(v), 0);
+    const double now = server_now(s);
+    ledger_pause(&s->ledger, now);
+    s->due.eval_left = fmax(s->due.evaluates_at - now, 0);
+    s->due.save_left = fmax(s->due.saves_at - now, 0);
 }
 
-void service_go_on(struct async_service *v)
+void server_continue(struct async_server *s)
 {
-    server_go_on(&v->server, now(v));
-    v->evaluates_at = options(v)->eval_seconds > 0 ? now(v) + v->eval_left : INFINITY;
-    v->saves_at = service_save_seconds(v) > 0 ? now(v) + v->save_left : INFINITY;
+    const double now = server_now(s);
+    ledger_continue(&s->ledger, now);
+    s->due.evaluates_at = server_options(s)->eval_seconds > 0 ? now + s->due.eval_left : INFINITY;
+    s->due.saves_at = server_save_seconds(s) > 0 ? now + s->due.save_left : INFINITY;
 }
 
-static enum sotto_status visit_left(struct state_visitor *visitor, const char *name, double *left,
-                                    double at)
+static enum sotto_status visit_time_left(struct state_visitor *v, const char *name, double *left,
+                                         double at)
 {
-    double is = *left;
-    if (state_loading(visitor) ? !state_has(visitor, name)
-                               : at == INFINITY || state_hashing(visitor))
+    double saved = *left;
+    if (state_loading(v) ? !state_has(v, name) : at == INFINITY || state_hashing(v))
         return SOTTO_OK;
-    TRY(state_within(visitor, name, &is, 0, 1e15));
-    if (state_loading(visitor))
-        *left = fmin(is, *left);
+    TRY(state_within(v, name, &saved, 0, 1e15));
+    if (state_loading(v))
+        *left = fmin(saved, *left);
     return SOTTO_OK;
 }
 
-/* What may be lost with what is under way is made by the run that goes on. */
-static enum sotto_status visit_evaluates(struct async_service *v, struct state_visitor *visitor)
+/* Visits due evaluations. An evaluation that may be in progress is due again in the resumed run. */
+static enum sotto_status visit_evaluates(struct async_server *s, struct state_visitor *v)
 {
-    const bool loads = state_loading(visitor);
+    const bool loads = state_loading(v);
     int64_t any = 0;
-    for (int i = 0; i < v->groups; i++)
-        any |= v->evaluates[i];
-    if (state_hashing(visitor) || (loads ? !state_has(visitor, "evaluates") : !any))
+    for (int i = 0; i < s->groups; i++)
+        any |= s->due.evaluates[i];
+    if (state_hashing(v) || (loads ? !state_has(v, "evaluates") : !any))
         return SOTTO_OK;
-    TRY(state_ints(visitor, "evaluates", v->evaluates, (size_t)v->groups));
-    for (int i = 0; loads && i < v->groups; i++)
-        v->evaluates[i] = v->evaluates[i] ? EVALUATES_NEXT : EVALUATES_NOT;
+    TRY(state_ints(v, "evaluates", s->due.evaluates, (size_t)s->groups));
+    for (int i = 0; loads && i < s->groups; i++)
+        s->due.evaluates[i] = s->due.evaluates[i] ? EVALUATES_NEXT : EVALUATES_NOT;
     return SOTTO_OK;
 }
 
-enum sotto_status service_visit(struct async_service *v, struct state_visitor *visitor)
+enum sotto_status server_visit(struct async_server *s, struct state_visitor *v)
 {
-    TRY(outer_visit(&v->outer, visitor));
-    if (v->outer.anew && v->leads && state_loading(visitor))
-        log_info("going on with %s: the checkpoint's is of another async-diloco.outer, or N",
-                 v->outer.anew);
-    TRY(cosine_visit(&v->alike, visitor, v->r->is.table, v->r->is.own));
-    if (!v->leads)
+    TRY(outer_visit(&s->outer, v));
+    if (s->outer.reset && s->leads && state_loading(v))
+        log_info("the run continues with %s: the checkpoint has another async-diloco.outer, or N",
+                 s->outer.reset);
+    TRY(cosine_visit(&s->last_push, v, s->r->is.table, s->r->is.own));
+    if (!s->leads)
         return SOTTO_OK;
-    if (state_loading(visitor) ? !state_has(visitor, "server.") : !v->begun)
-        return SOTTO_OK; /* nothing was given out yet */
-    TRY(state_enter(visitor, "server"));
-    TRY(server_visit(&v->server, visitor));
-    TRY(visit_evaluates(v, visitor));
-    TRY(visit_left(visitor, "eval_left", &v->eval_left, v->evaluates_at));
-    TRY(visit_left(visitor, "save_left", &v->save_left, v->saves_at));
-    state_leave(visitor);
-    if (!state_loading(visitor))
+    if (state_loading(v) ? !state_has(v, "server.") : !s->begun)
+        return SOTTO_OK; /* no task was given out yet */
+    TRY(state_enter(v, "server"));
+    TRY(ledger_visit(&s->ledger, v));
+    TRY(visit_evaluates(s, v));
+    TRY(visit_time_left(v, "eval_left", &s->due.eval_left, s->due.evaluates_at));
+    TRY(visit_time_left(v, "save_left", &s->due.save_left, s->due.saves_at));
+    state_leave(v);
+    if (!state_loading(v))
         return SOTTO_OK;
-    v->begun = v->loaded = true;
-    service_count_due(v);
+    s->begun = s->loaded = true;
+    server_skip_due(s);
     return SOTTO_OK;
 }
 
-static enum sotto_status init(struct async_service *v, const struct async_config *config)
+static enum sotto_status init_server(struct async_server *s)
 {
-    const struct replicate *r = v->r;
-    const struct async_rules rules = async_rules_of(config, v->groups);
-    const size_t K = (size_t)v->groups;
-    const struct work on = work_in(r->is.mesh, v->lane);
-    v->told = calloc(K, sizeof *v->told);
-    v->put_off = calloc(K, sizeof *v->put_off);
-    v->evaluates = calloc(K, sizeof *v->evaluates);
-    v->among = calloc(K, sizeof *v->among);
-    if (!v->told || !v->put_off || !v->evaluates || !v->among)
+    const struct replicate *r = s->r;
+    const struct async_config *config = server_options(s);
+    const struct async_rules rules = async_rules_of(config, s->groups);
+    const size_t K = (size_t)s->groups;
+    const struct work on = work_in(r->is.mesh, s->lane);
+    s->meeting.deferred = calloc(K, sizeof *s->meeting.deferred);
+    s->meeting.postponed = calloc(K, sizeof *s->meeting.postponed);
+    s->due.evaluates = calloc(K, sizeof *s->due.evaluates);
+    s->accepts = calloc(K, sizeof *s->accepts);
+    if (!s->meeting.deferred || !s->meeting.postponed || !s->due.evaluates || !s->accepts)
         return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
-    TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
+    TRY(outer_init(&s->outer, &rules, &on, r->is.table, r->is.own));
     const bool prunes = config->prune > 0;
     const enum dtype type = (enum dtype)config->dtype;
-    TRY(buffer_init(&v->g, v->lane->dev, prunes ? DTYPE_F32 : type, r->count,
+    TRY(buffer_init(&s->g, s->lane->dev, prunes ? DTYPE_F32 : type, r->count,
                     MEMORY_COMMUNICATION));
     if (config->cosine)
-        TRY(buffer_init(&v->alike.last, v->lane->dev, DTYPE_F32, r->count, MEMORY_OUTER));
-    v->cosine = NAN;
+        TRY(buffer_init(&s->last_push.last, s->lane->dev, DTYPE_F32, r->count, MEMORY_OUTER));
+    s->cosine = NAN;
     if (prunes)
-        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune, type));
-    return v->leads ? server_init(&v->server, &rules, config->replay) : SOTTO_OK;
+        TRY(sparse_init_message(&s->sparse, &on, r->is.table, r->is.own, config->prune, type));
+    return s->leads ? ledger_init(&s->ledger, &rules, config->replay) : SOTTO_OK;
 }
 
-static void free_service(struct async_service *v)
+static void free_server(struct async_server *s)
 {
-    server_free(&v->server);
-    outer_free(&v->outer);
-    buffer_free(&v->g);
-    buffer_free(&v->alike.last);
-    sparse_free(&v->sparse);
-    free(v->told);
-    free(v->put_off);
-    free(v->evaluates);
-    free(v->among);
-    free(v->pushed);
-    pthread_mutex_destroy(&v->lock);
-    free(v);
+    ledger_free(&s->ledger);
+    outer_free(&s->outer);
+    buffer_free(&s->g);
+    buffer_free(&s->last_push.last);
+    sparse_free(&s->sparse);
+    free(s->meeting.deferred);
+    free(s->meeting.postponed);
+    free(s->due.evaluates);
+    free(s->accepts);
+    free(s->applied.push);
+    pthread_mutex_destroy(&s->applied.lock);
+    free(s);
 }
 
-enum sotto_status service_open(struct async_service **out, struct replicate *r,
-                               const struct async_setup *setup, struct comm *up, struct comm *down,
-                               struct comm *within, struct lane *lane)
+enum sotto_status server_open(struct async_server **out, struct replicate *r,
+                              const struct async_setup *setup, struct comm *from_groups,
+                              struct comm *to_groups, struct comm *within, struct lane *lane)
 {
-    struct async_service *v = calloc(1, sizeof *v);
-    if (!v)
+    struct async_server *s = calloc(1, sizeof *s);
+    if (!s)
         return fail(SOTTO_ENOMEM, "no memory for a server");
-    v->r = r;
-    v->setup = setup;
-    v->held = -1;
-    v->evaluates_at = v->saves_at = INFINITY;
-    v->eval_left = options(v)->eval_seconds;
-    v->save_left = service_save_seconds(v);
-    v->lane = lane;
-    v->up = up;
-    v->down = down;
-    v->within = within;
-    v->groups = r->is.mesh->n_r;
-    v->leads = r->is.mesh->s == 0;
-    pthread_mutex_init(&v->lock, NULL);
-    const enum sotto_status st = init(v, options(v));
+    s->r = r;
+    s->setup = setup;
+    s->lane = lane;
+    s->from_groups = from_groups;
+    s->to_groups = to_groups;
+    s->within = within;
+    s->groups = r->is.mesh->n_r;
+    s->leads = r->is.mesh->s == 0;
+    s->due.evaluates_at = s->due.saves_at = INFINITY;
+    s->due.eval_left = server_options(s)->eval_seconds;
+    s->due.save_left = server_save_seconds(s);
+    s->applied.held = -1;
+    pthread_mutex_init(&s->applied.lock, NULL);
+    const enum sotto_status st = init_server(s);
     if (st != SOTTO_OK)
-        free_service(v);
+        free_server(s);
     else
-        *out = v;
+        *out = s;
     return st;
 }
 
-/* A run that was cut short may leave it waiting; where it has failed nothing is sent any more. */
-enum sotto_status service_end(struct async_service *v, struct comm *up)
+/* After a run that was interrupted the job may still wait; after a failure no message is sent. */
+enum sotto_status server_end(struct async_server *s, struct comm *to_server)
 {
-    struct up_word w = {.kind = UP_END};
+    struct group_msg m = {.kind = GROUP_MSG_END};
     bool done = true;
-    if (v->started)
-        TRY(lane_done(v->lane, &done));
-    if (done || !v->leads)
+    if (s->started)
+        TRY(lane_done(s->lane, &done));
+    if (done || !s->leads)
         return SOTTO_OK;
-    TRY(comm_send(up, view_of(NULL, DTYPE_F32), 0, 0));
-    return comm_send_bytes(up, &w, sizeof w, 0);
+    TRY(comm_send(to_server, view_of(NULL, DTYPE_F32), 0, 0));
+    return comm_send_bytes(to_server, &m, sizeof m, 0);
 }
 
-void service_close(struct async_service *v)
+void server_close(struct async_server *s)
 {
-    if (v->started)
-        (void)lane_wait(v->lane);
-    free_service(v);
+    if (s->started)
+        (void)lane_wait(s->lane);
+    free_server(s);
 }

@@ -543,7 +543,7 @@ static void senseless(void **state)
 {
     (void)state;
     refused("cdp", NULL, "cdp");
-    refused("zero1", "async-diloco.lost=drop", "groups of one worker, and these have 2");
+    refused("zero1", "async-diloco.lost=drop", "groups of one worker, and these groups have 2");
     refused("ddp", "async-diloco.c=0.3", "c = 0.3 is more than 1/N = 1/4");
 }
 

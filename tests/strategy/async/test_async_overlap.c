@@ -260,9 +260,10 @@ static void other_data(void **state)
         first.save_every = 5;
         first.ends_there = true;
         assert_ok(lab_run(&first));
-        assert_fails(lab_run(&second), SOTTO_EINVAL,
-                     i ? "have read data of their own, and those of zero1 x async-diloco"
-                       : "by the steps of their tasks, and those of acco x async-diloco");
+        assert_fails(
+            lab_run(&second), SOTTO_EINVAL,
+            i ? "zero1 x async-diloco reads the data of each task, but the groups of the "
+              : "acco x async-diloco reads each worker's own data, but the groups of the ");
     }
 }
 
@@ -333,10 +334,10 @@ static void senseless(void **state)
     char option[256];
     assert_ok(file_write(at("pushes.tsv"), "", 0));
     snprintf(option, sizeof option, "async-diloco.replay=%s", at("pushes.tsv"));
-    refused(ACCO, option, "counts.tsv; give acco.replay, too");
+    refused(ACCO, option, "set acco.replay to counts.tsv of the same run");
     assert_ok(file_write(at("counts.tsv"), "1 1 1 1\n", 8));
     snprintf(option, sizeof option, "dpu.replay=%s", at("counts.tsv"));
-    refused(DPU, option, "pushes.tsv; give async-diloco.replay, too");
+    refused(DPU, option, "set async-diloco.replay to pushes.tsv of the same run");
     refused(DPU, "dpu.warmup=3", "dpu.warmup = 3 counts rounds of all groups together");
 }
 

@@ -6,7 +6,7 @@
 
 #include "comm/worker.h"
 #include "strategy/async/outer.h"
-#include "strategy/async/server.h"
+#include "strategy/async/ledger.h"
 #include "tensor/ops.h"
 
 enum { COUNT = 12, MOST = 8 };
@@ -118,7 +118,7 @@ struct lab {
     struct mesh mesh;
     struct table table;
     struct owned own;
-    struct async_server server;
+    struct async_ledger ledger;
     struct async_outer outer;
     struct buffer g;
     struct reference f;
@@ -148,7 +148,7 @@ static void open_lab(struct lab *l)
     assert_ok(worker_alone(&l->worker));
     l->mesh = (struct mesh){.worker = &l->worker, .n_r = 1};
     assert_ok(owned_all(&l->own, &l->table, 0, 1));
-    assert_ok(server_init(&l->server, &l->rules, l->replay));
+    assert_ok(ledger_init(&l->ledger, &l->rules, l->replay));
     assert_ok(outer_init(&l->outer, &l->rules, &(struct work){&l->mesh, NULL, &l->dev}, &l->table,
                          &l->own));
     assert_ok(buffer_init(&l->g, &l->dev, DTYPE_F32, COUNT, MEMORY_COMMUNICATION));
@@ -156,14 +156,14 @@ static void open_lab(struct lab *l)
     for (int e = 0; e < COUNT; e++)
         l->f.x0[e] = x[e] = sinf((float)e);
     l->dev.ops->write(&l->dev, l->g.view, x, COUNT);
-    outer_begin(&l->outer, l->g.view);
+    outer_set_x0(&l->outer, l->g.view);
     assert_ok(device_check(&l->dev));
 }
 
 static void close_lab(struct lab *l)
 {
     outer_free(&l->outer);
-    server_free(&l->server);
+    ledger_free(&l->ledger);
     buffer_free(&l->g);
     owned_free(&l->own);
     table_free(&l->table);
@@ -180,7 +180,7 @@ static void read_x0(struct lab *l, float *x)
 
 static void pull(struct lab *l, int64_t i, struct async_span want)
 {
-    const struct async_task *t = &l->server.group[i].task;
+    const struct async_task *t = &l->ledger.group[i].task;
     struct pupil *p = &l->group[i];
     read_x0(l, p->x0);
     memcpy(p->f0, l->f.x0, sizeof p->f0);
@@ -198,7 +198,7 @@ static void pull(struct lab *l, int64_t i, struct async_span want)
 
 static void begin(struct lab *l)
 {
-    assert_ok(server_begin(&l->server, 0));
+    assert_ok(ledger_begin(&l->ledger, 0));
     for (int i = 0; i < l->rules.groups; i++)
         pull(l, i, reference_take(&l->f, i));
 }
@@ -214,7 +214,7 @@ static double moved(double x, int64_t i, const struct async_span *s, int e)
 static void push_some(struct lab *l, int64_t i, int64_t steps)
 {
     struct pupil *p = &l->group[i];
-    struct async_span span = l->server.group[i].task.span;
+    struct async_span span = l->ledger.group[i].task.span;
     span.steps = steps > 0 ? steps : span.steps;
     const double seconds = (double)span.steps / l->speed[i];
     const struct async_push told = {.group = i,
@@ -230,7 +230,7 @@ static void push_some(struct lab *l, int64_t i, int64_t steps)
         f[e] = moved(p->f0[e], i, &span, e);
     }
     p->done = INFINITY;
-    assert_ok(server_push(&l->server, &told, l->now, &w));
+    assert_ok(ledger_push(&l->ledger, &told, l->now, &w));
     l->dev.ops->write(&l->dev, l->g.view, g, COUNT);
     assert_ok(outer_push(&l->outer, l->g.view, w));
     if (l->check)
@@ -249,7 +249,7 @@ static void answer(struct lab *l)
         struct async_span want = {0};
         bool found;
         const int next = l->check ? reference_answer(&l->f, l->now, &want) : -1;
-        assert_ok(server_answer(&l->server, l->now, &task, &found));
+        assert_ok(ledger_answer(&l->ledger, l->now, &task, &found));
         if (l->check)
             assert_int_equal(next, found ? task.group : -1);
         if (!found)
@@ -262,14 +262,14 @@ static void answer(struct lab *l)
 /* The next thing that happens; ties to the lower group, and to a push before the deadline. */
 static void happen(struct lab *l)
 {
-    int64_t first = server_next(&l->server);
+    int64_t first = ledger_next(&l->ledger);
     for (int i = 0; first < 0 && i < l->rules.groups; i++)
         if (l->group[i].done < INFINITY)
             first = i;
-    for (int i = 0; server_next(&l->server) < 0 && i < l->rules.groups; i++)
+    for (int i = 0; ledger_next(&l->ledger) < 0 && i < l->rules.groups; i++)
         if (l->group[i].done < l->group[first].done)
             first = i;
-    const double deadline = server_deadline(&l->server);
+    const double deadline = ledger_deadline(&l->ledger);
     if (first >= 0 && l->group[first].done <= deadline) {
         l->now = fmax(l->now, l->group[first].done);
         push(l, first);
@@ -282,7 +282,7 @@ static void happen(struct lab *l)
 
 static void leave(struct lab *l, int i)
 {
-    server_leave(&l->server, i);
+    ledger_drop_group(&l->ledger, i);
     l->group[i].done = INFINITY;
 }
 
@@ -293,12 +293,12 @@ static void agrees(struct lab *l)
     for (int e = 0; e < COUNT; e++) /* some hundred roundings of numbers of about 1 */
         if (!(fabs(x[e] - l->f.x0[e]) < 2e-5))
             fail_with("push %lld, element %d: %.9g, and by the rules %.9g",
-                      (long long)l->server.version, e, x[e], l->f.x0[e]);
+                      (long long)l->ledger.version, e, x[e], l->f.x0[e]);
 }
 
 static void run(struct lab *l)
 {
-    while (!server_over(&l->server)) {
+    while (!ledger_is_over(&l->ledger)) {
         happen(l);
         if (l->check)
             agrees(l);
@@ -309,7 +309,7 @@ static void run(struct lab *l)
 static void all_done_once(const struct lab *l)
 {
     static bool done[MOST][4096];
-    const struct async_journal *j = &l->server.journal;
+    const struct async_journal *j = &l->ledger.journal;
     memset(done, 0, sizeof done);
     int64_t steps = 0;
     for (int64_t i = 0; i < j->n; i++)
@@ -319,9 +319,9 @@ static void all_done_once(const struct lab *l)
             *at = true;
         }
     assert_int_equal(steps, l->rules.groups * l->rules.steps);
-    assert_int_equal(l->server.steps, steps);
-    assert_int_equal(l->server.microbatches, 2 * steps);
-    assert_int_equal(l->server.tokens, 8 * steps);
+    assert_int_equal(l->ledger.steps, steps);
+    assert_int_equal(l->ledger.microbatches, 2 * steps);
+    assert_int_equal(l->ledger.tokens, 8 * steps);
 }
 
 static void by_the_rules(const struct async_rules *rules, double slowest)
@@ -393,7 +393,7 @@ static void one_buffer(void **state)
             double mean[COUNT] = {0};
             for (int i = 0; i < K; i++)
                 for (int e = 0; e < COUNT; e++)
-                    mean[e] += moved(x[e], i, &l.server.group[i].task.span, e) / K;
+                    mean[e] += moved(x[e], i, &l.ledger.group[i].task.span, e) / K;
             for (int i = 0; i < K; i++)
                 happen(&l);
             float got[COUNT];
@@ -420,16 +420,16 @@ static void grace(void **state)
     open_lab(&l);
     begin(&l);
     happen(&l);
-    assert_true(l.now == 10 && l.answers == 0 && server_deadline(&l.server) == 14);
+    assert_true(l.now == 10 && l.answers == 0 && ledger_deadline(&l.ledger) == 14);
     happen(&l);
     happen(&l); /* as it closes */
     assert_true(l.now == 14 && l.answers == 3);
     assert_true(l.answered[0] == 0 && l.answered[1] == 1 && l.answered[2] == 2);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(l.server.group[i].task.version, 3);
-    assert_true(server_deadline(&l.server) == INFINITY);
+        assert_int_equal(l.ledger.group[i].task.version, 3);
+    assert_true(ledger_deadline(&l.ledger) == INFINITY);
     happen(&l); /* 20: opens another one */
-    assert_true(l.now == 20 && l.answers == 3 && server_deadline(&l.server) == 24);
+    assert_true(l.now == 20 && l.answers == 3 && ledger_deadline(&l.ledger) == 24);
     happen(&l); /* 24 = 14 + 10 and the deadline */
     assert_true(l.now == 24 && l.answers == 5);
     /* 1 pushes at 27, 2 at 28; 0 and 3 are gone: nobody is left to wait for */
@@ -442,7 +442,7 @@ static void grace(void **state)
     /* and one that goes while another waits ends that, too */
     happen(&l);
     assert_int_equal(l.answers, 7);
-    assert_int_equal(l.server.group[1].state, ASYNC_WAITS);
+    assert_int_equal(l.ledger.group[1].state, ASYNC_WAITS);
     leave(&l, 2);
     answer(&l);
     assert_int_equal(l.answers, 8);
@@ -463,7 +463,7 @@ static void leaving(void **state)
         leave(&l, 1);
         if (when % 2)
             leave(&l, (when + 1) % 4);
-        holes += l.server.shards.holes;
+        holes += l.ledger.shards.holes;
         answer(&l);
         run(&l);
         all_done_once(&l);
@@ -485,14 +485,14 @@ static void cut_short(void **state)
         l.rules.steps = 300;
         open_lab(&l);
         begin(&l);
-        for (int k = 0; k < 30 && !server_over(&l.server); k++) {
-            for (int n = 0; n < (how & 2 ? k % 3 : 1) && !server_over(&l.server); n++)
+        for (int k = 0; k < 30 && !ledger_is_over(&l.ledger); k++) {
+            for (int n = 0; n < (how & 2 ? k % 3 : 1) && !ledger_is_over(&l.ledger); n++)
                 happen(&l);
             for (int i = l.rules.groups - 1; i >= 0; i--)
-                if (l.server.group[i].state == ASYNC_TRAINS)
-                    push_some(&l, i, 1 + (k + i) % l.server.group[i].task.span.steps);
-            assert_false(server_trains(&l.server));
-            holes = l.server.shards.holes > holes ? l.server.shards.holes : holes;
+                if (l.ledger.group[i].state == ASYNC_TRAINS)
+                    push_some(&l, i, 1 + (k + i) % l.ledger.group[i].task.span.steps);
+            assert_false(ledger_trains(&l.ledger));
+            holes = l.ledger.shards.holes > holes ? l.ledger.shards.holes : holes;
             answer(&l);
         }
         run(&l);
@@ -534,15 +534,15 @@ static void leaving_last(void **state)
     struct lab l = {.rules = plain, .speed = {1, 0.001, 0.9, 0.8}};
     open_lab(&l);
     begin(&l);
-    while (l.server.group[0].state != ASYNC_LEFT || l.server.group[2].state != ASYNC_LEFT ||
-           l.server.group[3].state != ASYNC_LEFT)
+    while (l.ledger.group[0].state != ASYNC_LEFT || l.ledger.group[2].state != ASYNC_LEFT ||
+           l.ledger.group[3].state != ASYNC_LEFT)
         happen(&l);
-    server_recall(&l.server); /* there is nothing to call them back for */
-    assert_int_equal(l.server.group[0].state, ASYNC_LEFT);
+    ledger_recall_groups(&l.ledger); /* there is nothing to call them back for */
+    assert_int_equal(l.ledger.group[0].state, ASYNC_LEFT);
     leave(&l, 1);
-    assert_true(server_over(&l.server));
-    server_recall(&l.server);
-    assert_int_equal(l.server.group[1].state, ASYNC_LEFT);
+    assert_true(ledger_is_over(&l.ledger));
+    ledger_recall_groups(&l.ledger);
+    assert_int_equal(l.ledger.group[1].state, ASYNC_LEFT);
     answer(&l);
     run(&l);
     all_done_once(&l);
@@ -563,15 +563,15 @@ static void dylu(void **state)
     l.rules.steps = 400;
     open_lab(&l);
     begin(&l);
-    while (l.server.version < 60)
+    while (l.ledger.version < 60)
         happen(&l);
     for (int i = 0; i < 4; i++) /* as fast as they are, so all come together */
-        assert_int_equal(l.server.group[i].task.span.steps, 16 >> i);
+        assert_int_equal(l.ledger.group[i].task.span.steps, 16 >> i);
     leave(&l, 0);
-    while (l.server.version < 80)
+    while (l.ledger.version < 80)
         happen(&l);
     for (int i = 1; i < 4; i++) /* of those who are there */
-        assert_int_equal(l.server.group[i].task.span.steps, 32 >> i);
+        assert_int_equal(l.ledger.group[i].task.span.steps, 32 >> i);
     close_lab(&l);
 }
 
@@ -584,20 +584,20 @@ static void numbers_of_groups(void **state)
     begin(&l);
     run(&l);
     for (int i = 0; i < 4; i++) {
-        const struct async_group *g = &l.server.group[i];
+        const struct async_group *g = &l.ledger.group[i];
         pushes += g->pushes;
         steps += g->steps;
         late += g->staleness;
         assert_true(fabs(g->idle - 0.25 * (double)g->pushes) < 1e-9);
         assert_true(fabs(g->seconds * l.speed[i] - (double)g->steps) < 1e-9);
     }
-    assert_int_equal(pushes, l.server.version);
+    assert_int_equal(pushes, l.ledger.version);
     assert_int_equal(steps, 240);
-    const struct async_journal *j = &l.server.journal;
+    const struct async_journal *j = &l.ledger.journal;
     for (int64_t i = 0; i < j->n; i++)
         late -= i - j->entry[i].version;
     assert_int_equal(late, 0);
-    assert_true(l.server.group[0].pushes > 4 * l.server.group[3].pushes);
+    assert_true(l.ledger.group[0].pushes > 4 * l.ledger.group[3].pushes);
     close_lab(&l);
 }
 
@@ -616,19 +616,19 @@ static void replay(void **state)
             open_lab(&a);
             begin(&a);
             if (part) {
-                while (a.server.version < 23)
+                while (a.ledger.version < 23)
                     happen(&a);
             } else {
                 run(&a);
             }
-            const int64_t n = a.server.version;
+            const int64_t n = a.ledger.version;
             read_x0(&a, x);
-            assert_ok(journal_write(&a.server.journal, at("pushes.tsv")));
+            assert_ok(journal_write(&a.ledger.journal, at("pushes.tsv")));
             close_lab(&a);
             b.replay = at("pushes.tsv");
             open_lab(&b);
             begin(&b);
-            while (b.server.version < n)
+            while (b.ledger.version < n)
                 happen(&b);
             read_x0(&b, y);
             assert_memory_equal(x, y, sizeof x);
@@ -644,15 +644,15 @@ static void refused(const char *text, enum sotto_status code, const char *part)
     enum sotto_status st = SOTTO_OK;
     assert_ok(file_write(at("bad.tsv"), text, strlen(text)));
     open_lab(&l);
-    st = journal_read(&l.server.replay, at("bad.tsv"), l.rules.groups);
+    st = journal_read(&l.ledger.replay, at("bad.tsv"), l.rules.groups);
     if (st == SOTTO_OK)
-        st = server_begin(&l.server, 0);
-    while (st == SOTTO_OK && l.server.version < 3) {
+        st = ledger_begin(&l.ledger, 0);
+    while (st == SOTTO_OK && l.ledger.version < 3) {
         struct async_task task;
         bool found;
         double w;
-        st = server_push(&l.server, &(struct async_push){.group = server_next(&l.server)}, 0, &w);
-        while (st == SOTTO_OK && (st = server_answer(&l.server, 0, &task, &found)) == SOTTO_OK &&
+        st = ledger_push(&l.ledger, &(struct async_push){.group = ledger_next(&l.ledger)}, 0, &w);
+        while (st == SOTTO_OK && (st = ledger_answer(&l.ledger, 0, &task, &found)) == SOTTO_OK &&
                found)
             ;
     }
@@ -682,7 +682,7 @@ static void wrong_replays(void **state)
     refused("0 5 0 0 1\n", SOTTO_EFORMAT, "pulled at 1 pushes");
     refused("0 0 0 0 0\n", SOTTO_EFORMAT, "cannot be 0 steps");
     refused("0 5 0 99999999999999999999 0\n", SOTTO_EFORMAT, "want 5 numbers");
-    refused("0 5 0 58 0\n", SOTTO_EINVAL, "this one is at step 0");
+    refused("0 5 0 58 0\n", SOTTO_EINVAL, "the next step of this shard is 0");
     refused("0 61 0 0 0\n", SOTTO_EINVAL, "61 steps from step 0");
     refused("0 5 0 0 0\n0 5 0 5 0\n", SOTTO_EFORMAT, "replay of push 1: it was pulled at 0");
 }
@@ -707,8 +707,8 @@ static void survives(void **state)
         if (how == 5)
             leave(&l, 0); /* a hole */
         assert_ok(state_saver_init(&v));
-        server_rest(&l.server, l.now);
-        assert_ok(server_visit(&l.server, &v));
+        ledger_pause(&l.ledger, l.now);
+        assert_ok(ledger_visit(&l.ledger, &v));
         assert_ok(outer_visit(&l.outer, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);
@@ -721,8 +721,8 @@ static void survives(void **state)
             other.group[i].done += 1000;
         open_lab(&other);
         assert_ok(state_loader_open(&v, at("state")));
-        assert_ok(server_visit(&other.server, &v));
-        server_go_on(&other.server, other.now);
+        assert_ok(ledger_visit(&other.ledger, &v));
+        ledger_continue(&other.ledger, other.now);
         assert_ok(outer_visit(&other.outer, &v));
         assert_ok(state_loader_finish(&v));
         state_free(&v);
@@ -731,9 +731,9 @@ static void survives(void **state)
         read_x0(&l, x);
         read_x0(&other, y);
         assert_memory_equal(x, y, sizeof x);
-        assert_int_equal(l.server.journal.n, other.server.journal.n);
-        assert_memory_equal(l.server.journal.entry, other.server.journal.entry,
-                            (size_t)l.server.journal.n * sizeof *l.server.journal.entry);
+        assert_int_equal(l.ledger.journal.n, other.ledger.journal.n);
+        assert_memory_equal(l.ledger.journal.entry, other.ledger.journal.entry,
+                            (size_t)l.ledger.journal.n * sizeof *l.ledger.journal.entry);
         all_done_once(&other);
         close_lab(&l);
         close_lab(&other);
@@ -751,8 +751,8 @@ static void load_outer(struct lab *l, const char *anew, const float *x0)
     assert_ok(outer_visit(&l->outer, &v));
     assert_ok(state_loader_finish(&v));
     state_free(&v);
-    if (!anew != !l->outer.anew || (anew && strcmp(anew, l->outer.anew) != 0))
-        fail_with("it goes on with %s, not %s", l->outer.anew ? l->outer.anew : "all of it",
+    if (!anew != !l->outer.reset || (anew && strcmp(anew, l->outer.reset) != 0))
+        fail_with("it continues with %s, not %s", l->outer.reset ? l->outer.reset : "all of it",
                   anew ? anew : "all of it");
     read_x0(l, x);
     assert_memory_equal(x, x0, sizeof x);
@@ -798,7 +798,7 @@ static void other_rules(void **state)
         if (has[0] != has[1]) {
             struct lab fresh = {.rules = l[1].rules};
             open_lab(&fresh);
-            outer_begin(&fresh.outer, view_of(x0, DTYPE_F32));
+            outer_set_x0(&fresh.outer, view_of(x0, DTYPE_F32));
             for (int push = 0; push < 5; push++) {
                 assert_ok(outer_push(&fresh.outer, fresh.outer.x0.view, 0.1));
                 assert_ok(outer_push(&l[1].outer, l[1].outer.x0.view, 0.1));
@@ -825,27 +825,27 @@ static void damaged(void **state)
         for (int k = 0; k < 16; k++)
             happen(&l);
         leave(&l, 1); /* a hole */
-        struct async_group *g = &l.server.group[0];
-        struct async_shard *d = &l.server.shards.shard[3];
-        assert_int_equal(l.server.shards.holes, 1);
+        struct async_group *g = &l.ledger.group[0];
+        struct async_shard *d = &l.ledger.shards.shard[3];
+        assert_int_equal(l.ledger.shards.holes, 1);
         g->task.span.shard = how == 1 ? 4 : how == 2 ? -1 : g->task.span.shard;
         g->state = how == 3 ? 3 : g->state;
         g->task.span.steps = how == 4 ? 0 : g->task.span.steps;
         g->speed = how == 5 ? (double)NAN : g->speed;
-        g->order = how == 6 ? l.server.version + 1 : g->order;
+        g->order = how == 6 ? l.ledger.version + 1 : g->order;
         d->given = how == 7 ? d->next + 1 : d->given;
-        d->under_way += how == 8;
-        l.server.shards.hole[0].shard = how == 9 ? 4 : l.server.shards.hole[0].shard;
+        d->in_progress += how == 8;
+        l.ledger.shards.hole[0].shard = how == 9 ? 4 : l.ledger.shards.hole[0].shard;
         assert_ok(state_saver_init(&v));
-        assert_ok(server_visit(&l.server, &v));
+        assert_ok(ledger_visit(&l.ledger, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);
         open_lab(&other);
         assert_ok(state_loader_open(&v, at("state")));
         if (how == 0)
-            assert_ok(server_visit(&other.server, &v));
+            assert_ok(ledger_visit(&other.ledger, &v));
         else
-            assert_fails(server_visit(&other.server, &v), SOTTO_EFORMAT, "makes no sense");
+            assert_fails(ledger_visit(&other.ledger, &v), SOTTO_EFORMAT, "is inconsistent");
         state_free(&v);
         close_lab(&l);
         close_lab(&other);
@@ -862,7 +862,7 @@ static void longer_runs(void **state)
     begin(&l);
     run(&l);
     assert_ok(state_saver_init(&v));
-    assert_ok(server_visit(&l.server, &v));
+    assert_ok(ledger_visit(&l.ledger, &v));
     assert_ok(state_saver_write(&v, at("state")));
     state_free(&v);
     close_lab(&l);
@@ -873,13 +873,13 @@ static void longer_runs(void **state)
         open_lab(&more);
         assert_ok(state_loader_open(&v, at("state")));
         if (K == 3) {
-            assert_fails(server_visit(&more.server, &v), SOTTO_EINVAL, "is of 4 groups");
+            assert_fails(ledger_visit(&more.ledger, &v), SOTTO_EINVAL, "has 4 groups, and this run has");
         } else {
-            assert_ok(server_visit(&more.server, &v));
-            assert_true(server_over(&more.server));
-            assert_int_equal(more.server.shards.steps, 60);
-            more.server.shards.steps = 100;
-            server_revive(&more.server);
+            assert_ok(ledger_visit(&more.ledger, &v));
+            assert_true(ledger_is_over(&more.ledger));
+            assert_int_equal(more.ledger.shards.steps, 60);
+            more.ledger.shards.steps = 100;
+            ledger_revive_groups(&more.ledger);
             answer(&more);
             assert_int_equal(more.answers, 4);
             run(&more);
@@ -894,13 +894,13 @@ static void senseless(void **state)
 {
     (void)state;
     struct async_rules r = plain;
-    struct async_server s;
+    struct async_ledger s;
     r.c = 0.26;
-    assert_fails(server_init(&s, &r, NULL), SOTTO_EINVAL, "c = 0.26 is more than 1/N = 1/4");
-    server_free(&s);
+    assert_fails(ledger_init(&s, &r, NULL), SOTTO_EINVAL, "c = 0.26 is more than 1/N = 1/4");
+    ledger_free(&s);
     r.N = 3;
-    assert_ok(server_init(&s, &r, NULL));
-    server_free(&s);
+    assert_ok(ledger_init(&s, &r, NULL));
+    ledger_free(&s);
 }
 
 int main(void)
