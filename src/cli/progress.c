@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 #include "train/config/budget.h"
 
 void progress_init(struct progress *p, FILE *out)
@@ -62,7 +62,7 @@ double stop_time_expect(struct stop_time *t, int64_t step, double now, double le
  * 300 MB/s. */
 static void warn_of_grace(struct progress *p, const struct run_step *s)
 {
-    const struct run *run = s->trainer->run;
+    const struct run *run = s->worker->run;
     const char *option;
     const double grace = mpi_grace(&option);
     if (p->warned || grace < 0 || !run->config.train.save)
@@ -104,7 +104,7 @@ void progress_step(struct progress *p, const struct run_step *s, const char *bef
         fprintf(p->out, "/%lld (%.0f%%)", (long long)s->steps,
                 100.0 * (double)s->step / (double)s->steps);
     fprintf(p->out, "  loss %.4f  lr %.3g  %.0f %s/s%s", s->round.loss, s->lr, s->tokens_per_s,
-            run_kind(s->trainer->run)->unit, exposed);
+            run_kind(s->worker->run)->unit, exposed);
     if (s->steps < BUDGET_UNKNOWN) {
         clock_text(s->eta, left);
         fprintf(p->out, "  %s left", left);

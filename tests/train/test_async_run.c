@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "strategy/async/journal.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { K = 4, T = 20, BATCH = 2, LOG = 4 };
 

@@ -4,7 +4,7 @@
 #include "train/image_lab.h"
 
 #include "strategy/cdp/cdp_replay.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { STEPS = 4 };
 
@@ -78,9 +78,9 @@ static bool imports(const struct run *run, int64_t step)
     return run->table->n_stage == 3 && step == STEPS / 2;
 }
 
-static enum sotto_status import_own(struct trainer *t)
+static enum sotto_status import_own(struct training *t)
 {
-    float *x = malloc(table_count(t->run->table) * sizeof *x);
+    float *x = malloc(table_count(t->oracle->table) * sizeof *x);
     assert_non_null(x);
     enum sotto_status st = t->strategy->ops->export(t->strategy, x);
     if (st == SOTTO_OK)
@@ -89,39 +89,41 @@ static enum sotto_status import_own(struct trainer *t)
     return st;
 }
 
-static enum sotto_status rounds(struct trainer *t, struct lab *lab)
+static enum sotto_status rounds(struct run_worker *rw, struct lab *lab)
 {
+    struct training *t = &rw->training;
+    struct running *running = &rw->oracle.running;
     const bool first = t->worker->rank == 0;
     for (int64_t s = 0; s < STEPS; s++) {
         struct round r;
-        if (imports(t->run, s))
+        if (imports(rw->run, s))
             TRY(import_own(t));
         TRY(t->strategy->ops->round(t->strategy, &(struct plan){.lr = lr(s)}, &r));
         if (first)
             lab->loss[s] = r.loss;
     }
     TRY(t->strategy->ops->export(t->strategy, first ? lab->x : NULL));
-    TRY(running_average(&t->running, t->worker->world));
-    if (first && t->running.mean.dev)
-        t->dev.ops->read(&t->dev, lab->kept, t->running.mean.view, t->running.mean.count);
+    TRY(running_average(running, t->worker->world));
+    if (first && running->mean.dev)
+        t->dev.ops->read(&t->dev, lab->kept, running->mean.view, running->mean.count);
     if (first)
-        pack(t->run->table, lab->x);
+        pack(rw->run->table, lab->x);
     return device_check(&t->dev);
 }
 
 static enum sotto_status work(struct worker *w, void *arg)
 {
     struct lab *lab = arg;
-    struct trainer *t = malloc(sizeof *t);
-    assert_non_null(t);
-    enum sotto_status st = trainer_open(t, &lab->run, w);
+    struct run_worker *rw = malloc(sizeof *rw);
+    assert_non_null(rw);
+    enum sotto_status st = run_worker_open(rw, &lab->run, w);
     if (st == SOTTO_OK) {
-        st = rounds(t, lab);
+        st = rounds(rw, lab);
         if (st != SOTTO_OK)
-            mesh_abort(&t->mesh, st);
-        trainer_close(t);
+            mesh_abort(&rw->training.mesh, st);
     }
-    free(t);
+    run_worker_close(rw);
+    free(rw);
     return st;
 }
 

@@ -3,7 +3,7 @@
  * any placement; activations of one worker take the paper's share. */
 #include "train/fixture.h"
 
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { N = 7, STAGES = 4 };
 

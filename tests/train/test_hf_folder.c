@@ -5,7 +5,7 @@
 #include "hf/weights.h"
 #include "io/half.h"
 #include "train/run/run.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 static struct run_config *configure(const char *out, const char *const *options)
 {

@@ -4,7 +4,7 @@
 #include "train/image_lab.h"
 
 #include "train/plan/estimate.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { IMAGES = 48, SIDE = 6, TEST = 11 };
 

@@ -2,7 +2,7 @@
  * bits of a run and survive checkpoints. */
 #include "train/fixture.h"
 
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 static const char *const names[] = {"dpu", "acco-wp", "acco"};
 

@@ -3,7 +3,7 @@
  * loss goes on. */
 #include "train/fixture.h"
 
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { N = 8, OPTIONS = 6 };
 

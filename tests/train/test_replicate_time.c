@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "comm/formula.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { P = 100000000, WORKERS = 4, STEPS = 600 }; /* beside such vectors reports weigh nothing */
 

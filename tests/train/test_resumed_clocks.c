@@ -5,7 +5,7 @@
 #include "train/fixture.h"
 
 #include "base/rng.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { WORKERS = 4, STEPS = 14, EACH = 1, OPTIONS = 6 };
 

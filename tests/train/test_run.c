@@ -7,7 +7,7 @@
 #include "hf/weights.h"
 #include "train/checkpoint/save.h"
 #include "train/run/rescue_find.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { N = 5, MAX_OPTIONS = 8 };
 
@@ -40,12 +40,12 @@ struct watcher {
 static void on_step(void *arg, const struct run_step *s)
 {
     struct watcher *w = arg;
-    assert_int_equal(s->step, s->trainer->step);
+    assert_int_equal(s->step, s->worker->training.step);
     assert_int_equal(s->steps, w->run->config.train.steps);
     if (s->step <= N) {
         if (w->run->cluster.size == 1)
-            assert_ok(trainer_hash(s->trainer, &w->hash[s->step]));
-        w->memory[s->step] = s->trainer->memory.total_peak;
+            assert_ok(checkpoint_hash(s->worker, &w->hash[s->step]));
+        w->memory[s->step] = s->worker->training.memory.total_peak;
     }
     w->loss = s->round.loss;
     w->least_eta = s->eta < w->least_eta ? s->eta : w->least_eta;

@@ -4,7 +4,7 @@
 #include "train/fixture.h"
 
 #include "hf/weights.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 static const char *in(const char *folder, const char *name)
 {

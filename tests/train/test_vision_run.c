@@ -4,7 +4,7 @@
 #include "train/image_lab.h"
 
 #include "hf/weights.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { IMAGES = 64, SIDE = 8, TEST = 16 };
 

@@ -1,5 +1,5 @@
-/* Checkpoints and hashes of what all workers hold together. */
-#include "train/run/trainer.h"
+/* Checkpoints and hashes of the state that all workers hold together. */
+#include "train/checkpoint/save.h"
 
 #include <float.h>
 #include <stdlib.h>
@@ -8,132 +8,121 @@
 #include "base/log.h"
 #include "hf/weights.h"
 #include "strategy/history.h"
-#include "train/checkpoint/save.h"
 #include "train/open/resume.h"
-#include "train/run/gather.h"
 
-static enum sotto_status visit_counts(struct trainer *t, struct state_visitor *v)
+static bool leads_run(const struct run_worker *w)
+{
+    return w->training.worker->rank == 0;
+}
+
+static enum sotto_status visit_counts(struct training *t, struct state_visitor *v)
 {
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
-    TRY(state_count(v, "tokens", &t->tokens, STATE_TOTAL));
-    return state_count(v, "samples", &t->samples, STATE_TOTAL);
+    TRY(state_count(v, "tokens", &t->count.tokens, STATE_TOTAL));
+    return state_count(v, "samples", &t->count.samples, STATE_TOTAL);
 }
 
-/* All that must survive but the parameters. */
-static enum sotto_status visit(struct trainer *t, struct state_visitor *v)
+/* Visits the number of the training data's tokens or images. A run is continued exactly with the
+ * same data only, and another number shows most changes without reading them. */
+static enum sotto_status visit_data(struct run_worker *w, struct state_visitor *v)
 {
-    TRY(visit_counts(t, v));
-    TRY(running_visit(&t->running, v, t->worker));
-    return t->strategy->ops->visit(t->strategy, v);
-}
-
-/* A run goes on exactly only with the data that it had; how many tokens they are tells most changes
- * without reading them. */
-static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
-{
-    const int64_t now = loader_tokens(t->run->train);
+    const int64_t now = loader_tokens(w->run->train);
     int64_t tokens = now;
     TRY(state_count(v, "data.tokens", &tokens, STATE_TOTAL));
-    if (tokens != now && t->worker->rank == 0)
+    if (tokens != now && leads_run(w))
         log_warn("the training data have %lld %s, and had %lld when the checkpoint was made: "
                  "what follows is not what would have followed then",
-                 (long long)now, run_kind(t->run)->unit, (long long)tokens);
+                 (long long)now, run_kind(w->run)->unit, (long long)tokens);
     return SOTTO_OK;
 }
 
-/* What computes, which the configuration does not say where it is auto. */
-static enum sotto_status visit_device(struct trainer *t, struct state_visitor *v)
+/* Visits the name of the device, which train.device = auto does not say. */
+static enum sotto_status visit_device(struct run_worker *w, struct state_visitor *v)
 {
     char now[RUN_DEVICE_ROOM], before[RUN_DEVICE_ROOM];
-    run_describe_device(t->run, now);
+    run_describe_device(w->run, now);
     strcpy(before, now);
     TRY(state_text(v, "device", before, sizeof before));
-    if (strcmp(before, now) != 0 && t->worker->rank == 0)
+    if (strcmp(before, now) != 0 && leads_run(w))
         log_info("changed: computing on %s, after %s: from here on results may differ by rounding",
                  now, before);
     return SOTTO_OK;
 }
 
-/* What was told of pushes, which is less than what groups have trained on since they pulled. */
-static enum sotto_status visit_pushed(struct trainer *t, struct state_visitor *v)
+/* Visits the counts of the pushes that were reported. Groups have trained on more since they
+ * pulled. */
+static enum sotto_status visit_pushed(struct run_worker *w, struct state_visitor *v)
 {
-    t->pushed_tokens = state_loading(v) ? t->tokens : t->pushed_tokens;
-    t->pushed_samples = state_loading(v) ? t->samples : t->pushed_samples;
+    const struct training_count *c = &w->training.count;
+    struct run_totals *s = &w->totals;
+    s->pushed_tokens = state_loading(v) ? c->tokens : s->pushed_tokens;
+    s->pushed_samples = state_loading(v) ? c->samples : s->pushed_samples;
     if (state_loading(v) ? !state_has(v, "pushed.tokens")
-                         : !strategy_async(&t->run->config.strategy))
+                         : !strategy_async(&w->run->config.strategy))
         return SOTTO_OK;
-    TRY(state_count(v, "pushed.tokens", &t->pushed_tokens, STATE_TOTAL));
-    return state_count(v, "pushed.samples", &t->pushed_samples, STATE_TOTAL);
+    TRY(state_count(v, "pushed.tokens", &s->pushed_tokens, STATE_TOTAL));
+    return state_count(v, "pushed.samples", &s->pushed_samples, STATE_TOTAL);
 }
 
-/* Only where it is measured. */
-static enum sotto_status visit_cosine(struct trainer *t, struct state_visitor *v)
+/* Visits the cosines, of a run that measures them. */
+static enum sotto_status visit_cosine(struct run_totals *s, struct state_visitor *v)
 {
-    if (state_loading(v) ? !state_has(v, "report.cosines") : t->cosines == 0)
+    if (state_loading(v) ? !state_has(v, "report.cosines") : s->cosines == 0)
         return SOTTO_OK;
-    TRY(state_within(v, "report.cosine", &t->cosine, -STATE_STEPS, STATE_STEPS));
-    return state_count(v, "report.cosines", &t->cosines, STATE_STEPS);
+    TRY(state_within(v, "report.cosine", &s->cosine, -STATE_STEPS, STATE_STEPS));
+    return state_count(v, "report.cosines", &s->cosines, STATE_STEPS);
 }
 
-/* What is reported in the end, and what the run has cost, which differs from run to run. */
-static enum sotto_status visit_report(struct trainer *t, struct state_visitor *v)
+/* Visits what the report at the end needs, and the run's costs, which differ from run to run. */
+static enum sotto_status visit_report(struct run_worker *w, struct state_visitor *v)
 {
-    strategy_describe(&t->run->config.strategy, t->method);
-    TRY(state_text(v, "method", t->method, sizeof t->method));
-    TRY(state_within(v, "report.loss", &t->tail_loss, -DBL_MAX, DBL_MAX));
-    TRY(state_count(v, "report.losses", &t->tail_reports, STATE_STEPS));
-    TRY(state_real(v, "report.eval_loss", &t->evaluation.loss)); /* of any value */
-    TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
-    TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
-    TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
-    TRY(visit_cosine(t, v));
-    TRY(visit_data(t, v));
-    TRY(visit_device(t, v));
-    return meter_visit_costs(&t->meter, v);
+    struct run_totals *s = &w->totals;
+    struct evaluation *e = &s->evaluation;
+    TRY(training_visit_method(&w->training, v));
+    TRY(state_within(v, "report.loss", &s->tail_loss, -DBL_MAX, DBL_MAX));
+    TRY(state_count(v, "report.losses", &s->tail_reports, STATE_STEPS));
+    TRY(state_real(v, "report.eval_loss", &e->loss)); /* of any value */
+    TRY(state_count(v, "report.eval_targets", &e->targets, STATE_TOTAL));
+    TRY(state_count(v, "report.eval_hits", &e->hits, STATE_TOTAL));
+    TRY(state_count(v, "report.eval_near", &e->near, STATE_TOTAL));
+    TRY(visit_cosine(s, v));
+    TRY(visit_data(w, v));
+    TRY(visit_device(w, v));
+    return meter_visit_costs(&w->training.meter, v);
 }
 
-enum sotto_status save_visit_common(struct trainer *t, struct state_visitor *v)
+enum sotto_status save_visit_common(struct run_worker *w, struct state_visitor *v)
 {
-    TRY(visit_report(t, v));
-    TRY(visit_counts(t, v));
-    TRY(best_visit(&t->best, v, best_wanted(&t->run->config.train)));
-    return visit_pushed(t, v);
+    TRY(visit_report(w, v));
+    TRY(visit_counts(&w->training, v));
+    TRY(best_visit(&w->totals.best, v, best_wanted(&w->run->config.train)));
+    return visit_pushed(w, v);
 }
 
-enum sotto_status save_visit_own(void *trainer, struct state_visitor *v)
+enum sotto_status save_visit_own(void *run_worker, struct state_visitor *v)
 {
-    struct trainer *t = trainer;
-    TRY(meter_visit_begun(&t->meter, v));
-    TRY(running_visit(&t->running, v, t->worker));
-    return t->strategy->ops->visit(t->strategy, v);
+    struct run_worker *w = run_worker;
+    return training_visit(&w->training, v);
 }
 
-static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
+enum sotto_status checkpoint_load(struct run_worker *w)
 {
-    TRY(save_visit_common(trainer, v));
-    return save_visit_own(trainer, v);
-}
-
-static bool leads(const struct trainer *t)
-{
-    return t->worker->rank == 0;
-}
-
-enum sotto_status trainer_load(struct trainer *t)
-{
-    struct run *run = t->run;
+    struct run *run = w->run;
+    const bool first = leads_run(w) || run->cluster.mpi; /* of this process */
     struct state_visitor v;
     TRY(lent_begin(&run->lent));
     state_loader_init(&v, &run->state);
-    enum sotto_status st = visit_all(t, &v);
+    enum sotto_status st = save_visit_common(w, &v);
     if (st == SOTTO_OK)
-        st = resume_finish(&v, t->method, &run->config.strategy, leads(t));
+        st = save_visit_own(w, &v);
+    if (st == SOTTO_OK)
+        st = resume_finish(&v, w->training.method, &run->config.strategy, leads_run(w));
     state_free(&v);
-    if (leads(t) || run->cluster.mpi)
+    if (first)
         run->refused = st != SOTTO_OK && st != SOTTO_EPEER;
     TRY(lent_end(&run->lent, fail_in(st, "%s: ", run->state.set.file[0].path)));
-    TRY(comm_barrier(t->worker->world)); /* everybody has read */
-    if (leads(t) || run->cluster.mpi) {
+    TRY(comm_barrier(w->training.worker->world)); /* all workers have read the file */
+    if (first) {
         lent_close(&run->lent);
         state_file_close(&run->state);
     }
@@ -147,42 +136,22 @@ enum sotto_status save_put_state(void *saver, struct checkpoint *c)
     return state_saver_write(saver, path);
 }
 
-static enum sotto_status save_state(struct trainer *t, struct checkpoint *c)
+struct saving {
+    struct run_worker *w;
+    struct checkpoint *c; /* rank 0's */
+};
+
+static enum sotto_status visit_saved(void *saving, struct state_visitor *v)
 {
-    struct state_visitor v = {0};
-    struct gathered parcels = {0};
-    TRY(meter_gather(&t->meter));
-    if (leads(t))
-        TRY(state_saver_init(&v));
-    enum sotto_status st =
-        gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &t->memory, &v, &parcels);
-    if (leads(t)) {
-        if (st == SOTTO_OK)
-            st = rescue_try(t->run, c, save_put_state, &v);
-        state_free(&v);
-        gathered_free(&parcels);
-    }
-    return st;
+    struct run_worker *w = ((struct saving *)saving)->w;
+    TRY(save_visit_common(w, v));
+    return save_visit_own(w, v);
 }
 
-static void drop_parameters(struct trainer *t, float *flat)
+static enum sotto_status write_saved(void *saving, struct state_visitor *saver)
 {
-    memory_give(&t->memory, MEMORY_CHECKPOINT, flat, table_count(t->run->table) * sizeof *flat);
-}
-
-/* The parameters in host memory on rank 0, which drops them; NULL on the others. */
-static enum sotto_status copy_parameters(struct trainer *t, float **flat)
-{
-    const size_t count = table_count(t->run->table);
-    *flat = NULL;
-    if (leads(t))
-        *flat = memory_resize(&t->memory, MEMORY_CHECKPOINT, NULL, 0, count * sizeof **flat);
-    if (leads(t) && !*flat)
-        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
-    enum sotto_status st = t->strategy->ops->export(t->strategy, *flat);
-    if (st != SOTTO_OK)
-        drop_parameters(t, *flat);
-    return st;
+    struct saving *s = saving;
+    return rescue_try(s->w->run, s->c, save_put_state, saver);
 }
 
 enum sotto_status save_put_model(void *save_model, struct checkpoint *c)
@@ -199,21 +168,24 @@ enum sotto_status save_put_model(void *save_model, struct checkpoint *c)
     return weights_save(&run->model, path, m->flat, m->state, NULL);
 }
 
-static enum sotto_status save_model(struct trainer *t, struct checkpoint *c)
+static enum sotto_status save_model(struct run_worker *w, struct checkpoint *c)
 {
+    struct training *t = &w->training;
+    struct running *running = &w->oracle.running;
+    const bool leads = leads_run(w);
     float *flat, *state = NULL;
-    const size_t count = t->running.mean.count;
-    TRY(running_average(&t->running, t->worker->world));
-    TRY(copy_parameters(t, &flat));
+    const size_t count = running->mean.count;
+    TRY(running_average(running, t->worker->world));
+    TRY(training_export(t, leads, &flat));
     enum sotto_status st = SOTTO_OK;
-    if (leads(t) && count && !(state = calloc(count, sizeof *state)))
+    if (leads && count && !(state = calloc(count, sizeof *state)))
         st = fail(SOTTO_ENOMEM, "no memory for %zu numbers of the model's state", count);
     if (state)
-        t->dev.ops->read(&t->dev, state, t->running.mean.view, count);
-    if (leads(t) && st == SOTTO_OK)
-        st = rescue_try(t->run, c, save_put_model, &(struct save_model){t->run, flat, state});
+        t->dev.ops->read(&t->dev, state, running->mean.view, count);
+    if (leads && st == SOTTO_OK)
+        st = rescue_try(w->run, c, save_put_model, &(struct save_model){w->run, flat, state});
     free(state);
-    drop_parameters(t, flat);
+    training_drop(t, flat);
     return st;
 }
 
@@ -259,15 +231,15 @@ void save_warn(const char *path, enum sotto_status st)
 }
 
 /* counts.tsv, where the method depends on timing: what a method's `replay` takes. */
-enum sotto_status save_write_counts(struct trainer *t)
+enum sotto_status save_write_counts(struct run_worker *w)
 {
-    struct comm *world = t->worker->world;
-    const struct strategy_ops *ops = t->strategy->ops;
-    if (!ops->history)
+    struct comm *world = w->training.worker->world;
+    struct strategy *s = w->training.strategy;
+    if (!s->ops->history)
         return SOTTO_OK;
     char path[FILE_PATH_ROOM];
     int64_t n, most = 0;
-    const int32_t *mine = ops->history(t->strategy, &n);
+    const int32_t *mine = s->ops->history(s, &n);
     TRY(most_counts(world, n, &most));
     int32_t *all = calloc((size_t)most * ((size_t)world->size + 1) + 1, sizeof *all);
     if (!all)
@@ -276,35 +248,36 @@ enum sotto_status save_write_counts(struct trainer *t)
     if (n > 0)
         memcpy(own, mine, (size_t)n * sizeof *mine);
     enum sotto_status st = comm_gather_bytes(world, all, own, (size_t)most * sizeof *own);
-    if (st == SOTTO_OK && leads(t))
-        st = file_join(path, t->run->config.train.out, "counts.tsv");
-    if (st == SOTTO_OK && leads(t))
+    if (st == SOTTO_OK && leads_run(w))
+        st = file_join(path, w->run->config.train.out, "counts.tsv");
+    if (st == SOTTO_OK && leads_run(w))
         save_warn(path, history_write(path, all, most, world->size));
     free(all);
     return st;
 }
 
-/* pushes.tsv, likewise. */
-static enum sotto_status save_pushes(struct trainer *t)
+/* Writes pushes.tsv, of asynchronous groups: their option `replay` takes the file. */
+static enum sotto_status save_pushes(struct run_worker *w)
 {
     char path[FILE_PATH_ROOM];
-    if (!t->strategy->async || !leads(t))
+    struct async *async = w->training.strategy->async;
+    if (!async || !leads_run(w))
         return SOTTO_OK;
-    TRY(file_join(path, t->run->config.train.out, "pushes.tsv"));
-    save_warn(path, async_write_journal(t->strategy->async, path));
+    TRY(file_join(path, w->run->config.train.out, "pushes.tsv"));
+    save_warn(path, async_write_journal(async, path));
     return SOTTO_OK;
 }
 
-/* `c` is rank 0's. */
-static enum sotto_status save_files(struct trainer *t, struct checkpoint *c)
+static enum sotto_status save_files(struct run_worker *w, struct checkpoint *c)
 {
-    TRY(save_model(t, c));
-    TRY(save_state(t, c));
-    TRY(save_write_counts(t));
-    TRY(save_pushes(t));
-    if (!leads(t))
+    struct saving saving = {w, c};
+    TRY(save_model(w, c));
+    TRY(training_save(&w->training, visit_saved, write_saved, &saving));
+    TRY(save_write_counts(w));
+    TRY(save_pushes(w));
+    if (!leads_run(w))
         return SOTTO_OK;
-    return rescue_try(t->run, c, save_put_config, t->run);
+    return rescue_try(w->run, c, save_put_config, w->run);
 }
 
 /* What could not be gone on from must not take the place of what can. */
@@ -333,57 +306,67 @@ enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_
 }
 
 /* Where the step is the best so far. The checkpoint is there in any case. */
-static void keep_best(struct trainer *t, const struct checkpoint *c)
+static void keep_best(struct run_worker *w, const struct checkpoint *c)
 {
-    struct run *run = t->run;
+    struct run *run = w->run;
     char folder[FILE_PATH_ROOM];
-    if (!run->config.train.keep_best || t->best.step != t->step)
+    if (!run->config.train.keep_best || w->totals.best.step != w->training.step)
         return;
     if (best_keep(c) != SOTTO_OK || best_folder(c->run->path, folder) != SOTTO_OK)
         log_warn("the best checkpoint is not kept: %s", sotto_error());
     else if (run->watch.saved)
-        run->watch.saved(run->watch.arg, t->step, folder);
+        run->watch.saved(run->watch.arg, w->training.step, folder);
 }
 
-enum sotto_status trainer_save(struct trainer *t)
+enum sotto_status checkpoint_save(struct run_worker *w)
 {
-    struct run *run = t->run;
+    struct run *run = w->run;
     struct checkpoint c;
     if (!run_keeps(run))
         return SOTTO_OK;
-    if (!leads(t))
-        return save_files(t, NULL);
-    TRY(rescue_begin(run, &c, t->step));
-    TRY(save_commit(run, &c, save_files(t, &c)));
+    if (!leads_run(w))
+        return save_files(w, NULL);
+    TRY(rescue_begin(run, &c, w->training.step));
+    TRY(save_commit(run, &c, save_files(w, &c)));
     if (run->watch.saved)
-        run->watch.saved(run->watch.arg, t->step, c.folder);
-    keep_best(t, &c);
+        run->watch.saved(run->watch.arg, w->training.step, c.folder);
+    keep_best(w, &c);
     return SOTTO_OK;
 }
 
-enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
+/* Visits what the hash covers but for the parameters: not the costs, which differ. */
+static enum sotto_status visit_hashed(struct run_worker *w, struct state_visitor *v)
 {
-    struct state_visitor v;
+    struct training *t = &w->training;
+    TRY(visit_counts(t, v));
+    TRY(running_visit(&w->oracle.running, v, t->worker));
+    return t->strategy->ops->visit(t->strategy, v);
+}
+
+enum sotto_status checkpoint_hash(struct run_worker *w, uint64_t *out)
+{
+    struct training *t = &w->training;
     struct comm *world = t->worker->world;
+    struct state_visitor v;
     float *flat;
     *out = 0;
-    if (t->run->config.train.oracle == ORACLE_NULL)
+    if (w->run->config.train.oracle == ORACLE_NULL)
         return SOTTO_OK;
-    TRY(running_average(&t->running, world));
-    TRY(copy_parameters(t, &flat));
+    TRY(running_average(&w->oracle.running, world));
+    TRY(training_export(t, leads_run(w), &flat));
     uint64_t *all = calloc((size_t)world->size, sizeof *all);
     state_hasher_init(&v);
     gather_share(&v, world->rank, t->mesh.r == 0);
-    enum sotto_status st = all ? visit(t, &v) : fail(SOTTO_ENOMEM, "no memory for hashes");
-    if (st == SOTTO_OK && leads(t))
+    enum sotto_status st = all ? visit_hashed(w, &v) : fail(SOTTO_ENOMEM, "no memory for hashes");
+    if (st == SOTTO_OK && leads_run(w))
         st =
-            state_table(&v, t->run->table, NULL, MEMORY_PARAMETERS, NULL, view_of(flat, DTYPE_F32));
+            state_table(&v, w->run->table, NULL, MEMORY_PARAMETERS, NULL, view_of(flat, DTYPE_F32));
     if (st == SOTTO_OK)
         st = comm_gather_bytes(world, all, &v.hash, sizeof v.hash);
     for (int r = 0; r < world->size && st == SOTTO_OK; r++)
         *out += all[r];
     state_free(&v);
     free(all);
-    drop_parameters(t, flat);
+    training_drop(t, flat);
     return st;
 }

@@ -6,13 +6,13 @@
 #ifndef SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 #define SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 struct snapshots;
 
-/* Called by all workers, before the first round; sets t->snapshot_hook where they need not meet.
+/* Called by all workers, before the first round; sets w->snapshot_hook where they need not meet.
  * The trainer frees it, when the strategy is gone, and waits for what is under way. */
-enum sotto_status snapshots_open(struct trainer *t);
+enum sotto_status snapshots_open(struct run_worker *w);
 
 /* Takes one of a step; waits for the one before it, if that is still under way. By all workers,
  * each between two rounds. */

@@ -1,10 +1,9 @@
-/* The loop of groups that have no rounds in common: each trains at its own pace, evaluates by
- * itself what it has just pulled, and meets the others to save and to end. The run's steps are
- * those of all groups over the number of groups, and move with each push. */
+/* The loop of asynchronous groups: each trains at its own pace, evaluates by itself the parameters
+ * that it has pulled, and meets the others to save and to end. The run's step is the steps of all
+ * groups over the number of groups, and moves with each push. */
 #include <math.h>
 #include <stdlib.h>
 
-#include "strategy/async/async.h"
 #include "train/checkpoint/snapshot.h"
 #include "train/loop/loop.h"
 #include "train/report/mailbox.h"
@@ -23,148 +22,133 @@ struct push_sums {
     double loss, staleness, idle, seconds;
 };
 
-struct apart {
+struct async_loop {
     struct loop *l;
     struct mailbox *evaluations;
-    int marks;     /* on rank 0: taken since the last meeting */
-    double origin; /* of rank 0's clock, when training would have begun without pauses */
+    int marks; /* on rank 0: taken since the last meeting */
     struct push_sums sum;
 };
 
-/* Training goes on, or begins. */
-static enum sotto_status go_on(struct apart *a)
-{
-    struct trainer *t = a->l->t;
-    TRY(loop_continue(a->l));
-    a->origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
-    return SOTTO_OK;
-}
-
-static void report(struct apart *a, const struct applied_push *p)
+static void report_sums(struct async_loop *a, const struct applied_push *p)
 {
     struct loop *l = a->l;
-    struct trainer *t = l->t;
-    const double now = p->time - a->origin;
+    const struct push_sums *sum = &a->sum;
+    const struct run_totals *totals = &l->w->totals;
+    const double now = p->time - l->t->origin;
     struct run_step s = {
         .step = p->step,
-        .steps = t->rounds,
-        .tokens = t->pushed_tokens,
-        .samples = t->pushed_samples,
-        .round = {.loss = a->sum.steps ? a->sum.loss / (double)a->sum.steps : 0, .grad_norm = -1},
-        .lr = optim_lr(&t->run->config.optim, p->step, t->rounds),
-        .seconds = now - l->slowest,
+        .steps = l->rounds,
+        .tokens = totals->pushed_tokens,
+        .samples = totals->pushed_samples,
+        .round = {.loss = sum->steps ? sum->loss / (double)sum->steps : 0, .grad_norm = -1},
+        .lr = optim_lr(&l->t->config->optim, p->step, l->rounds),
+        .seconds = now - l->reported.slowest,
         .slowest = now,
         .report = true,
-        .pushes = {.n = a->sum.n,
+        .pushes = {.n = sum->n,
                    .all = p->number + 1,
-                   .staleness = a->sum.staleness / (double)a->sum.n,
-                   .idle = a->sum.idle > 0 ? a->sum.idle / (a->sum.idle + a->sum.seconds) : 0},
+                   .staleness = sum->staleness / (double)sum->n,
+                   .idle = sum->idle > 0 ? sum->idle / (sum->idle + sum->seconds) : 0},
     };
     loop_take_cosine(l, &s);
-    if (s.step > loop_tail(l)) {
-        t->tail_loss += s.round.loss;
-        t->tail_reports++;
-    }
-    loop_tell(l, &s);
+    loop_add_tail(l, &s);
+    loop_report_step(l, &s);
     a->sum = (struct push_sums){0};
 }
 
-/* Rank 0 reports the groups' evaluations that have arrived; `wait`: all that were sent before this
- * meeting. */
-static enum sotto_status report_evaluations(struct apart *a, bool wait)
-{
-    struct trainer *t = a->l->t;
-    if (wait)
-        TRY(mailbox_flush(a->evaluations));
-    for (bool found = loop_leads(a->l); found;) {
-        struct group_evaluation e;
-        TRY(mailbox_take(a->evaluations, MAILBOX_ANY, wait && a->marks < t->mesh.n_r - 1, &e,
-                         &found));
-        if (found && e.mark)
-            a->marks++;
-        if (!found || e.mark)
-            continue;
-        t->evaluation = e.evaluation;
-        loop_tell_evaluation(a->l, e.step, e.seconds, &e.evaluation);
-    }
-    if (wait)
-        a->marks = 0;
-    return SOTTO_OK;
-}
-
 /* Rank 0 reports the groups' pushes since the last look. */
-static void report_pushes(struct apart *a)
+static void report_pushes(struct async_loop *a)
 {
     struct loop *l = a->l;
-    struct trainer *t = l->t;
-    const int64_t every = t->run->config.train.log_every;
+    struct run_totals *totals = &l->w->totals;
+    const struct train_config *c = &l->t->config->train;
+    const int64_t every = c->log_every;
     struct applied_push p;
-    while (loop_leads(l) && async_take_push(t->strategy->async, &p)) {
-        t->pushed_tokens += p.tokens;
-        t->pushed_samples += p.microbatches * t->run->config.train.batch;
+    while (loop_leads(l) && async_take_push(l->t->strategy->async, &p)) {
+        totals->pushed_tokens += p.tokens;
+        totals->pushed_samples += p.microbatches * c->batch;
         a->sum.n++;
         a->sum.steps += p.steps;
         a->sum.loss += p.loss * (double)p.steps;
         a->sum.staleness += (double)p.staleness;
         a->sum.idle += p.idle;
         a->sum.seconds += p.seconds;
-        loop_count_cosine(l, p.cosine);
-        if ((every > 0 && p.step / every > l->step / every) || p.step >= t->rounds)
-            report(a, &p);
+        loop_add_cosine(l, p.cosine);
+        if ((every > 0 && p.step / every > l->reported.step / every) || p.step >= l->rounds)
+            report_sums(a, &p);
     }
 }
 
-/* What this group has just pulled; nobody waits for it. */
-static enum sotto_status evaluate_alone(struct apart *a, int64_t step)
+/* Rank 0 reports the groups' evaluations that have arrived; `wait`: all that were sent before this
+ * meeting. */
+static enum sotto_status report_evaluations(struct async_loop *a, bool wait)
 {
-    struct trainer *t = a->l->t;
+    const int groups = a->l->t->mesh.n_r;
+    if (wait)
+        TRY(mailbox_flush(a->evaluations));
+    for (bool found = loop_leads(a->l); found;) {
+        struct group_evaluation e;
+        const bool more = wait && a->marks < groups - 1;
+        TRY(mailbox_take(a->evaluations, MAILBOX_ANY, more, &e, &found));
+        if (found && e.mark)
+            a->marks++;
+        if (!found || e.mark)
+            continue;
+        a->l->w->totals.evaluation = e.evaluation;
+        loop_report_evaluation(a->l, e.step, e.seconds, &e.evaluation);
+    }
+    if (wait)
+        a->marks = 0;
+    return SOTTO_OK;
+}
+
+/* Evaluates the parameters that this group has pulled; the other groups continue. */
+static enum sotto_status evaluate_group(struct async_loop *a, int64_t step)
+{
+    struct loop *l = a->l;
+    struct training *t = l->t;
     struct group_evaluation e = {.step = step, .seconds = meter_read(&t->meter).seconds};
-    if (!t->run->valid || step >= t->rounds) /* all do at the end */
+    if (!l->run->valid || step >= l->rounds) /* all groups evaluate at the end */
         return SOTTO_OK;
     meter_stop(&t->meter);
-    TRY(trainer_evaluate(t, t->mesh.shard, &e.evaluation));
+    TRY(run_worker_evaluate(l->w, t->mesh.shard, &e.evaluation));
     if (t->mesh.s == 0)
         TRY(mailbox_send(a->evaluations, &e));
     meter_start(&t->meter);
     return SOTTO_OK;
 }
 
-static enum sotto_status one_round(struct apart *a, struct round *out)
+/* Keeps this group's state for a checkpoint of `step`; the other groups continue. */
+static enum sotto_status save_group(struct async_loop *a, int64_t step)
 {
-    struct trainer *t = a->l->t;
-    const struct run_config *c = &t->run->config;
-    struct async *async = t->strategy->async;
-    const struct async_round *r = async_last_round(async);
-    const int64_t at = async_next_step(async, t->step);
-    const double seconds = meter_read(&t->meter).seconds;
-    const struct plan plan = {.lr = optim_lr(&c->optim, at, t->rounds),
-                              .next_lr = optim_lr(&c->optim, at + 1, t->rounds),
-                              .step = t->step,
-                              .rounds = t->rounds,
-                              .stop = loop_asked(a->l) ||
-                                      (c->train.seconds > 0 && seconds >= c->train.seconds),
-                              .seconds = seconds};
-    async_truncate_tasks(async, c->train.seconds > 0 && !loop_asked(a->l));
-    const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &plan, out),
-                                         "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
-    if (st != SOTTO_OK && async_drop_group(t->strategy, st)) {
-        *out = (struct round){.idle = true};
-        return SOTTO_OK;
-    }
-    TRY(st);
-    if (!out->idle)
-        loop_count(a->l, out);
-    if (r->meet || r->step > t->step) /* all meet at one step, though some have seen more */
-        t->step = r->step;
-    return r->evaluate ? evaluate_alone(a, r->step) : SOTTO_OK;
+    meter_stop(&a->l->t->meter);
+    TRY(snapshots_take(a->l->w->snapshots, step));
+    meter_start(&a->l->t->meter);
+    return SOTTO_OK;
 }
 
-/* What the slowest worker has taken, for all of them. If that is the time that there is, the run is
- * as long as it got. */
-static enum sotto_status compare_clocks(struct apart *a, double *slowest)
+static enum sotto_status make_group_round(struct async_loop *a)
 {
-    struct trainer *t = a->l->t;
-    const double limit = t->run->config.train.seconds, mine = meter_read(&t->meter).seconds;
+    struct loop *l = a->l;
+    struct training *t = l->t;
+    struct async *async = t->strategy->async;
+    const struct async_round *r = async_last_round(async);
+    const double limit = t->config->train.seconds;
+    const bool asked = loop_asked(l), late = limit > 0 && meter_read(&t->meter).seconds >= limit;
+    const struct training_wish wish = {
+        .lr = -1, .rounds = l->rounds, .length = l->rounds, .stop = asked || late};
+    async_truncate_tasks(async, limit > 0 && !asked);
+    TRY(training_round(t, &wish));
+    return r->evaluate ? evaluate_group(a, r->step) : SOTTO_OK;
+}
+
+/* Finds the slowest worker's seconds. The run ends at the present step if train.seconds are over.
+ */
+static enum sotto_status compare_at_end(struct async_loop *a, double *slowest)
+{
+    struct loop *l = a->l;
+    struct training *t = l->t;
+    const double limit = t->config->train.seconds, mine = meter_read(&t->meter).seconds;
     double *all = calloc((size_t)t->worker->size, sizeof *all);
     if (!all)
         return fail(SOTTO_ENOMEM, "no memory for the clocks of %d workers", t->worker->size);
@@ -172,87 +156,75 @@ static enum sotto_status compare_clocks(struct apart *a, double *slowest)
     for (int i = 0; i < t->worker->size; i++)
         *slowest = fmax(*slowest, all[i]);
     free(all);
-    if (limit > 0 && *slowest >= limit && t->rounds > t->step) {
-        t->rounds = t->step;
-        a->l->late = true;
+    if (limit > 0 && *slowest >= limit && l->rounds > t->step) {
+        l->rounds = t->step;
+        l->late = true;
     }
     return st;
 }
 
-/* This group has come to the moment of a save; nobody waits for it. */
-static enum sotto_status save_alone(struct apart *a, int64_t step)
+/* A meeting of all workers: to save or, with `stop`, to end. */
+static enum sotto_status hold_meeting(struct async_loop *a, bool stop)
 {
-    struct trainer *t = a->l->t;
-    meter_stop(&t->meter);
-    TRY(snapshots_take(t->snapshots, step));
-    meter_start(&t->meter);
-    return SOTTO_OK;
-}
-
-/* All workers have come, to save; with `stop` they do so at the end. */
-static enum sotto_status meet(struct apart *a, bool stop)
-{
-    struct trainer *t = a->l->t;
+    struct loop *l = a->l;
+    struct training *t = l->t;
     const double begin = clock_now(&clock_real);
     double slowest = 0;
-    if (t->mesh.r > 0 && t->mesh.s == 0) /* in the training's time */
+    if (t->mesh.r > 0 && t->mesh.s == 0) /* before the pause */
         TRY(mailbox_send(a->evaluations, &(struct group_evaluation){.mark = true}));
-    loop_pause(a->l);
-    /* A checkpoint has the clocks at which all have met. */
-    TRY(async_wait_idle(t->strategy->async));
+    TRY(training_meet(t));
     report_pushes(a);
     TRY(report_evaluations(a, true));
-    if (stop)
-        TRY(compare_clocks(a, &slowest));
-    if (stop)
-        return t->step >= t->rounds ? loop_evaluate(a->l, slowest) : SOTTO_OK;
-    TRY(snapshots_take(t->snapshots, t->step));
-    a->l->saved = t->step;
-    TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
-    TRY(go_on(a));
-    pace_skip(&a->l->pace, clock_now(&clock_real) - begin);
+    if (stop) {
+        TRY(compare_at_end(a, &slowest));
+        return t->step >= l->rounds ? loop_evaluate(l, slowest) : SOTTO_OK;
+    }
+    TRY(snapshots_take(l->w->snapshots, t->step));
+    l->saved = t->step;
+    TRY(training_part(t));
+    pace_skip(&l->pace, clock_now(&clock_real) - begin);
     return SOTTO_OK;
 }
 
-static enum sotto_status rounds(struct apart *a)
+static enum sotto_status make_group_rounds(struct async_loop *a)
 {
-    const struct async_round *r = async_last_round(a->l->t->strategy->async);
+    const struct training *t = a->l->t;
+    const struct async_round *r = async_last_round(t->strategy->async);
     for (bool stop = false; !stop;) {
-        struct round out = {0};
-        TRY(one_round(a, &out));
+        TRY(make_group_round(a));
         report_pushes(a);
         TRY(report_evaluations(a, false));
-        TRY(snapshots_look(a->l->t->snapshots, false));
+        TRY(snapshots_look(a->l->w->snapshots, false));
         if (r->snapshot)
-            TRY(save_alone(a, r->step));
-        stop = out.stop;
+            TRY(save_group(a, r->step));
+        stop = t->round.stop;
         if (r->meet || stop)
-            TRY(meet(a, stop));
+            TRY(hold_meeting(a, stop));
     }
     return SOTTO_OK;
 }
 
 enum sotto_status loop_async_rounds(struct loop *l, bool stop)
 {
-    struct trainer *t = l->t;
-    struct apart a = {.l = l};
-    const double limit = t->run->config.train.seconds;
+    const struct training *t = l->t;
+    struct async_loop a = {.l = l};
+    const double limit = t->config->train.seconds;
     if (stop)
         return SOTTO_OK;
-    if (t->step >= t->rounds || (limit > 0 && l->slowest >= limit)) {
-        t->rounds = t->step < t->rounds ? t->step : t->rounds;
+    if (t->step >= l->rounds || (limit > 0 && l->reported.slowest >= limit)) {
+        l->rounds = t->step < l->rounds ? t->step : l->rounds;
         return SOTTO_OK;
     }
     enum sotto_status st = mailbox_open(&a.evaluations, t->worker, sizeof(struct group_evaluation));
     if (st == SOTTO_OK)
-        st = snapshots_open(t);
+        st = snapshots_open(l->w);
     if (st == SOTTO_OK)
-        st = go_on(&a);
+        st = training_continue(l->t);
     if (st == SOTTO_OK)
-        st = rounds(&a);
+        st = make_group_rounds(&a);
     if (st == SOTTO_OK)
-        st = snapshots_look(t->snapshots, true);
-    st = trainer_fail(t, st); /* before the mailbox's lane is closed, which may wait for others */
+        st = snapshots_look(l->w->snapshots, true);
+    st = run_worker_fail(l->w, st); /* before the mailbox's lane, which may wait, is closed */
     mailbox_close(a.evaluations);
     return st;
 }

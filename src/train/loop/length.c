@@ -5,10 +5,9 @@
 
 #include "base/log.h"
 
-void loop_learn(struct loop *l, const struct agreed *a)
+void loop_estimate_length(struct loop *l, const struct agreed *a)
 {
-    struct trainer *t = l->t;
-    const struct run_config *c = &t->run->config;
+    const struct run_config *c = l->t->config;
     struct budget_spent *spent = &l->spent;
     if (a) {
         spent->rounds += a->rounds;
@@ -21,23 +20,23 @@ void loop_learn(struct loop *l, const struct agreed *a)
     }
     if (l->length)
         return;
-    /* Groups without common rounds divide their data by it: it is known at the start, and stays. */
+    /* Asynchronous groups divide their data by the length, which does not change. */
     const struct budget_spent none = {0};
-    t->rounds = budget_rounds(&c->train, strategy_async(&c->strategy) ? &none : spent,
-                              (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
+    l->rounds =
+        budget_rounds(&c->train, l->t->strategy->async ? &none : spent,
+                      (int64_t)l->t->worker->size * c->strategy.accumulate * c->train.batch);
 }
 
-void loop_cut(struct loop *l, int64_t step)
+void loop_end_at(struct loop *l, int64_t step)
 {
-    struct trainer *t = l->t;
-    struct best *b = &t->best;
-    l->length = t->rounds;
-    t->rounds = b->ends = step;
+    struct best *b = &l->w->totals.best;
+    l->length = l->rounds;
+    l->rounds = b->ends = step;
     if (loop_leads(l))
         log_info("the held-out loss was lowest at step %lld, %.4f, and %lld evaluations since then "
                  "(train.patience = %lld) have found none below it: the run ends with step %lld",
                  (long long)b->step, b->loss, (long long)b->since,
-                 (long long)t->run->config.train.patience, (long long)step);
+                 (long long)l->t->config->train.patience, (long long)step);
 }
 
 bool run_warn_rare(const struct run *run, int64_t rounds)
@@ -66,12 +65,12 @@ void run_warn_strategy(const struct run *run)
 void loop_warn_rare(struct loop *l)
 {
     if (loop_leads(l) && !l->warned)
-        l->warned = run_warn_rare(l->t->run, l->t->rounds);
+        l->warned = run_warn_rare(l->run, l->rounds);
 }
 
 enum sotto_status loop_read_clocks(struct loop *l)
 {
-    struct trainer *t = l->t;
+    struct training *t = l->t;
     const double mine = meter_read(&t->meter).seconds;
     TRY(comm_gather_bytes(t->worker->world, l->clock, &mine, sizeof mine));
     l->spent.timed = t->step;
@@ -83,17 +82,17 @@ enum sotto_status loop_read_clocks(struct loop *l)
 
 enum sotto_status loop_compare_clocks(struct loop *l)
 {
-    struct trainer *t = l->t;
-    if (!l->clock || t->step < l->compare || t->step >= t->rounds)
+    struct training *t = l->t;
+    if (!l->clock || t->step < l->compare || t->step >= l->rounds)
         return SOTTO_OK;
     const double before = clock_now(t->worker->clock);
     TRY(loop_read_clocks(l));
-    loop_learn(l, NULL);
-    if (t->rounds <= t->step)
-        t->rounds = t->step + 1;
+    loop_estimate_length(l, NULL);
+    if (l->rounds <= t->step)
+        l->rounds = t->step + 1;
     if (t->step > 1) /* the first round is not like the others */
         loop_warn_rare(l);
-    l->compare = budget_compare(t->step, t->rounds);
+    l->compare = budget_compare(t->step, l->rounds);
     l->between = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }

@@ -1,38 +1,44 @@
-/* The loop over rounds: rounds.c, or async_rounds.c for asynchronous groups; common.c has the parts
- * of both; progress.c reports; length.c estimates how many rounds the run will take. */
+/* The loop over rounds of one worker: rounds.c, or async_rounds.c for asynchronous groups; common.c
+ * has the parts of both, progress.c reports, length.c estimates how many rounds the run takes, and
+ * results.c sums up. All workers call the functions below, unless noted otherwise. */
 #ifndef SOTTO_TRAIN_LOOP_LOOP_H
 #define SOTTO_TRAIN_LOOP_LOOP_H
 
 #include "train/config/budget.h"
 #include "train/loop/pace.h"
 #include "train/loop/round_totals.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 struct loop {
-    struct trainer *t;
+    struct run *run;
+    struct run_worker *w;
+    struct training *t; /* of w */
+    int64_t rounds;     /* that the whole run is expected to take */
+    int64_t length;     /* rounds that it would take, if train.patience ends the run at `rounds`;
+                           0: train.patience does not */
+    int64_t began;      /* step at which this process began */
+    int64_t saved;      /* step of the newest checkpoint; -1: none */
+    bool save;          /* a checkpoint is due after this round, on all workers */
+    bool abandoned;     /* the last round: the run is as before the round */
+    bool late;          /* asynchronous groups: train.seconds has ended the run */
+    double between;     /* seconds of training between the last two rounds */
+
     struct round_totals *totals; /* of reported rounds */
-    struct cost since;           /* at the last report, a worker's mean ... */
-    struct cost own;             /* ... and rank 0's */
-    double slowest;              /* worker's seconds then */
-    int64_t tokens, step;
-    int64_t began;    /* at this step */
-    struct pace pace; /* of real time */
-    int64_t saved;    /* step of the newest checkpoint, -1: none */
-    double save_at;   /* real time of the next one, on rank 0; INFINITY: not by time */
-    bool save;        /* all workers know that it is due after this round */
-    struct {
+    struct {                     /* at the last report */
+        struct cost mean, own;   /* of all workers, of rank 0 */
+        double slowest;          /* the slowest worker's seconds */
+        int64_t tokens, step;
+    } reported;
+    struct { /* of the outer gradients since the last report */
         double sum;
         int64_t n;
-    } cosine;       /* since the last report */
-    double between; /* the last two rounds: seconds of training that are no round's */
+    } cosine;
+    struct pace pace; /* of real time */
+
     struct budget_spent spent;
-    double *clock;   /* (workers) NULL: clocks are told with every round */
-    int64_t compare; /* behind this round clocks are compared */
-    bool warned;
-    bool late;      /* async: the time that there was has ended the run */
-    bool abandoned; /* the last round: the run is as it was before it */
-    int64_t length; /* the steps that there would have been, where train.patience ends the run:
-                     * t->rounds is less and stays; 0: it does not */
+    double *clock;   /* (workers) seconds; NULL: each round brings the workers' mean */
+    int64_t compare; /* the workers compare their clocks after this round */
+    bool warned;     /* that the groups exchange rarely */
 };
 
 static inline bool loop_leads(const struct loop *l)
@@ -40,9 +46,8 @@ static inline bool loop_leads(const struct loop *l)
     return l->t->worker->rank == 0;
 }
 
-/* Opens the loop of a worker that is open; called by all workers, as are most functions below.
- * After a failure the loop is closed as after success. */
-enum sotto_status loop_open(struct loop *l, struct trainer *t);
+/* Opens the loop of a worker that is open. After a failure loop_close is still to be called. */
+enum sotto_status loop_open(struct loop *l, struct run_worker *w);
 void loop_close(struct loop *l);
 
 /* Reads the costs so far and estimates the run's length. *stop: true on all workers if one of them
@@ -57,17 +62,8 @@ enum sotto_status loop_async_rounds(struct loop *l, bool stop);
 /* Reports the last rounds, saves, and sums up the run in run->result. */
 enum sotto_status loop_end(struct loop *l);
 
-/* True if this worker is asked to stop. */
+/* True if this worker is asked to stop; of each worker alone. */
 bool loop_asked(const struct loop *l);
-
-/* Counts the tokens and samples of a round of this worker. */
-void loop_count(struct loop *l, const struct round *r);
-
-/* Begins a pause, which is no time of the training, once the device has finished the last round. */
-void loop_pause(struct loop *l);
-
-/* Ends a pause: all workers continue, in virtual time each with its lead over the others. */
-enum sotto_status loop_continue(struct loop *l);
 
 /* Writes a checkpoint of this step, in a pause. */
 enum sotto_status loop_save(struct loop *l);
@@ -75,46 +71,53 @@ enum sotto_status loop_save(struct loop *l);
 /* The names in metrics.jsonl, up to a NULL. */
 extern const char *const loop_metrics[];
 
-/* The cosine of an exchange or push, NAN where it has none; they are of the next report. */
-void loop_count_cosine(struct loop *l, double cosine);
+/* Adds the cosine of an exchange or push to those of the next report; NAN: there is none. */
+void loop_add_cosine(struct loop *l, double cosine);
+/* Moves the mean cosine since the last report to `s`. */
 void loop_take_cosine(struct loop *l, struct run_step *s);
 
-/* Rank 0 tells the watcher of a round; a reported one is written to the metrics too. */
-void loop_tell(struct loop *l, struct run_step *s);
+/* Rank 0 calls the watcher for a round, whose costs since the beginning are in `s`, and writes the
+ * metrics of a round that is reported; on rank 0. */
+void loop_report_step(struct loop *l, struct run_step *s);
 
-/* The same for the reported rounds that all workers have done; `wait`: for all that were. */
-enum sotto_status loop_tell_reported(struct loop *l, bool wait);
+/* Rank 0 reports the rounds that all workers have done; `wait`: all rounds that were started. */
+enum sotto_status loop_report_rounds(struct loop *l, bool wait);
 
-/* The reports after this step make the run's loss: those of its last tenth. */
-int64_t loop_tail(const struct loop *l);
+/* Adds the loss of a report to the run's loss if the step is of the run's last tenth; on rank 0. */
+void loop_add_tail(struct loop *l, const struct run_step *s);
 
-/* The loss over the held-out data, which is told; on rank 0 what another has found at a step, with
- * the training's seconds (negative: they are not known). */
+/* Drops the losses of the run's last tenth if the run, which is resumed, is longer than it was. */
+void loop_forget_tail(struct loop *l);
+
+/* Evaluates and reports the held-out loss, if there are held-out data. `seconds` of training;
+ * negative: not known. */
 enum sotto_status loop_evaluate(struct loop *l, double seconds);
-void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const struct evaluation *e);
 
-/* Everybody's numbers, for the run's report. */
-enum sotto_status loop_conclude(struct loop *l);
+/* Reports the held-out loss that a group has found at `step`; on rank 0. */
+void loop_report_evaluation(struct loop *l, int64_t step, double seconds,
+                            const struct evaluation *e);
 
-/* Ends the run at that step, for want of a better held-out loss; learning rates stay those of its
- * whole length. Called by all workers. */
-void loop_cut(struct loop *l, int64_t step);
-
-/* What the workers have agreed on is the pace of the run, which tells how long it will be. NULL:
- * nothing new. */
-void loop_learn(struct loop *l, const struct agreed *a);
-
-/* Groups that would exchange for the first time behind the end: it is said what becomes of that. */
-void loop_warn_rare(struct loop *l);
-
-/* What the run that this one goes on from has cost all workers: reports count from there. */
+/* Reads the costs that a resumed run has had before: reports count from there. */
 enum sotto_status loop_read_costs(struct loop *l);
 
-/* Where the clocks of all workers stand. */
+/* Gathers the reports of all workers in run->result, on rank 0. */
+enum sotto_status loop_sum_up(struct loop *l);
+
+/* Estimates the run's length by what the workers have agreed on; `a` NULL: nothing new. */
+void loop_estimate_length(struct loop *l, const struct agreed *a);
+
+/* Ends the run at `step`, since train.patience is over. Learning rates stay those of the run's
+ * whole length. */
+void loop_end_at(struct loop *l, int64_t step);
+
+/* Warns once if groups would first exchange after the end of the run. */
+void loop_warn_rare(struct loop *l);
+
+/* Gathers the clocks of all workers, for the estimate. */
 enum sotto_status loop_read_clocks(struct loop *l);
 
-/* Groups that train apart may not meet before the time is up. They compare their clocks in few
- * rounds, the same for all; a run that is late ends with the next round, with its last exchange. */
+/* Compares the clocks of groups, which may not meet before train.seconds are over, after few rounds
+ * that all workers know. A run that is late ends with the next round, with its last exchange. */
 enum sotto_status loop_compare_clocks(struct loop *l);
 
 #endif

@@ -1,34 +1,50 @@
 /* The workers of a run, from their opening to its report. */
+#include "train/checkpoint/save.h"
 #include "train/config/budget.h"
 #include "train/loop/loop.h"
 #include "train/report/report.h"
 
-static enum sotto_status run_loop(struct trainer *t)
+/* Opens a worker as the run's checkpoint has left it or, without one, at the beginning. */
+static enum sotto_status open_worker(struct run_worker *w, struct run *run, struct worker *worker)
+{
+    const bool resumed = *run->checkpoint;
+    TRY(run_worker_open(w, run, worker));
+    if (resumed)
+        TRY(checkpoint_load(w));
+    if (worker->rank > 0)
+        return SOTTO_OK;
+    TRY(metrics_open(&run->metrics, run->config.train.out, resumed ? w->training.step : -1));
+    run->metrics_open = true;
+    return SOTTO_OK;
+}
+
+static enum sotto_status run_loop(struct run_worker *w)
 {
     struct loop l;
     bool stop = false;
-    enum sotto_status st = loop_open(&l, t);
+    enum sotto_status st = loop_open(&l, w);
     if (st == SOTTO_OK)
         st = loop_begin(&l, &stop);
     if (st == SOTTO_OK)
-        st = t->strategy->async ? loop_async_rounds(&l, stop) : loop_rounds(&l, stop);
+        st = l.t->strategy->async ? loop_async_rounds(&l, stop) : loop_rounds(&l, stop);
     if (st == SOTTO_OK)
         st = loop_end(&l);
-    st = trainer_fail(t, st); /* before lanes are closed, which may wait for other workers */
+    st = run_worker_fail(w, st); /* before lanes are closed, which may wait for other workers */
     loop_close(&l);
     return st;
 }
 
-static enum sotto_status train_worker(struct worker *w, void *arg)
+static enum sotto_status train_worker(struct worker *worker, void *arg)
 {
-    struct trainer t;
+    struct run_worker w;
     struct run *run = arg;
-    enum sotto_status st = trainer_open(&t, run, w);
-    if (st != SOTTO_OK && run->cluster.mpi) /* before it ends the processes of all ranks */
+    enum sotto_status st = open_worker(&w, run, worker);
+    const bool open = st == SOTTO_OK;
+    if (open)
+        st = run_loop(&w);
+    run_worker_close(&w);
+    if (!open && run->cluster.mpi) /* before the failure ends the processes of all ranks */
         rundir_discard(&run->dir);
-    TRY(st);
-    st = run_loop(&t);
-    trainer_close(&t);
     return st;
 }
 

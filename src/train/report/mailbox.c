@@ -55,7 +55,7 @@ static enum sotto_status send_record(void *arg)
 {
     struct mailbox_record *r = arg;
     const struct mailbox *m = r->mailbox;
-    enum sotto_status st = comm_send(m->comm, view_of(r->data, DTYPE_U8), m->bytes, 0);
+    enum sotto_status st = comm_send_bytes(m->comm, r->data, m->bytes, 0);
     free(r);
     return st;
 }
@@ -94,8 +94,8 @@ enum sotto_status mailbox_take(struct mailbox *m, int from, bool wait, void *rec
     if (from > 0)
         m->among[from] = true;
     const enum sotto_status st =
-        comm_recv_any(m->comm, view_of(record, DTYPE_U8), m->bytes, from > 0 ? m->among : NULL,
-                      wait ? INFINITY : 0, &sender);
+        comm_recv_any_bytes(m->comm, record, m->bytes, from > 0 ? m->among : NULL,
+                            wait ? INFINITY : 0, &sender);
     if (from > 0)
         m->among[from] = false;
     TRY(st);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 static double microbatch_seconds(const struct worker_report *w)
 {

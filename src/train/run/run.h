@@ -1,7 +1,7 @@
 /* A training run: configuration, data, model and folder, and the workers that train.
  *
  * What all workers of a process share is here and only read while they run; what belongs to one is
- * a trainer (trainer.h). Nothing here prints. What happens is told to a watcher, which may also ask
+ * a run_worker (run_worker.h). Nothing here prints. What happens is told to a watcher, which may also ask
  * the run to stop. */
 #ifndef SOTTO_TRAIN_RUN_RUN_H
 #define SOTTO_TRAIN_RUN_RUN_H
@@ -15,16 +15,14 @@
 #include "io/metrics.h"
 #include "io/rundir.h"
 #include "io/state.h"
-#include "strategy/async/async.h"
-#include "train/cluster/cluster.h"
-#include "train/cluster/cost.h"
 #include "train/oracle/model_oracle.h"
 #include "train/run/best.h"
 #include "train/run/lend.h"
 #include "train/run/rescue.h"
+#include "train/run/training.h"
 
-struct trainer;
 struct run;
+struct run_worker;
 
 /* What the watcher is told, by rank 0. A reported round is told when all workers have done it, with
  * everybody's numbers; the others at once, with rank 0's. */
@@ -52,7 +50,7 @@ struct run_step {
         int64_t n;   /* exchanges; without common rounds: pushes, each to the one before it */
         double mean; /* over them */
     } cosine;
-    struct trainer *trainer;
+    struct run_worker *worker;
 };
 
 struct run_watch {
@@ -71,13 +69,6 @@ struct run_watch {
     const char *calibration; /* (optional) file of measured times that several runs share */
     const char *from; /* (optional) checkpoint in another folder that the run in train.out goes on
                          from; it stays as it is */
-};
-
-/* What a worker reports in the end. */
-struct worker_report {
-    struct cost cost;
-    size_t memory[MEMORY_CATEGORIES], memory_total; /* peaks */
-    size_t live; /* the most activations of training at once, without what waits to be used again */
 };
 
 struct run_result {

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { OPTIONS = 4 };
 

@@ -7,7 +7,7 @@
 #include "base/machine/cores.h"
 #include "comm/formula.h"
 #include "train/report/report.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { WORKERS = 4, STEPS = 3, MAX_OPTIONS = 12 };
 #define STEP 0.030 /* seconds of a micro-batch at speed 1 */

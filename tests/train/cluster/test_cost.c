@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "train/report/report.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { WORKERS = 4, STEPS = 12 };
 #define STEP 0.050 /* seconds of a micro-batch at speed 1 */

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "train/config/budget.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 /* Four workers of 2 x 16 tokens: 8 sequences and 128 tokens a round. Worker 3 is slow. */
 static struct run_config configure(const char *method)

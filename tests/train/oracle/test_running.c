@@ -6,7 +6,7 @@
 #include "io/safetensors.h"
 #include "nn/mlp.h"
 #include "train/plan/estimate.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { BATCH = 6, IMAGES = 60, CLASSES = 3, HIDDEN = 10, STATE = 2 * HIDDEN };
 

@@ -3,7 +3,7 @@
  * micro-batches in a time step, plain data parallelism of n. */
 #include "train/fixture.h"
 
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { MOST = 8, STEPS = 3, ROWS = 4 * STEPS * 2 * MOST * MOST };
 

@@ -3,7 +3,7 @@
 #include "train/image_lab.h"
 
 #include "train/plan/estimate.h"
-#include "train/run/trainer.h"
+#include "train/run/run_worker.h"
 
 enum { MAX_OPTIONS = 6 };
 
@@ -395,10 +395,10 @@ static void on_saved(void *arg, int64_t step, const char *folder)
 static void on_step(void *arg, const struct run_step *s)
 {
     (void)arg;
-    assert_int_equal(s->trainer->memory.now[MEMORY_CHECKPOINT], 0);
+    assert_int_equal(s->worker->training.memory.now[MEMORY_CHECKPOINT], 0);
     if (s->step > 3)
-        assert_true(s->trainer->memory.peak[MEMORY_CHECKPOINT] >=
-                    4 * table_count(s->trainer->run->table));
+        assert_true(s->worker->training.memory.peak[MEMORY_CHECKPOINT] >=
+                    4 * table_count(s->worker->run->table));
 }
 
 static void given_back(void **state)
