@@ -3,37 +3,33 @@
 #ifndef SOTTO_TRAIN_API_API_IMPL_H
 #define SOTTO_TRAIN_API_API_IMPL_H
 
-#include "comm/worker.h"
-#include "strategy/async/async.h"
-#include "strategy/strategy.h"
-#include "train/cluster/cluster.h"
-#include "train/cluster/cost.h"
 #include "train/run/rescue.h"
+#include "train/run/training.h"
 
 struct sotto_options {
     struct run_config config;
 };
 
 /* The sections that make sense without a model and data of the library's own. */
-enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 12 };
-struct embed_sections {
-    struct option train[EMBED_TRAIN_KEYS];
-    struct option_section section[EMBED_SECTIONS];
+enum { API_SHARED = 5, API_SECTIONS = API_SHARED + STRATEGY_SECTIONS, API_TRAIN_KEYS = 12 };
+struct api_sections {
+    struct option train[API_TRAIN_KEYS];
+    struct option_section section[API_SECTIONS];
 };
-void embed_sections(struct embed_sections *out, struct run_config *config);
+void api_sections(struct api_sections *out, struct run_config *config);
 
 /* A caller's struct, which begins with its size, over one of the library's `size` bytes; `least`:
  * of the first version. What the caller's lacks is 0; what the library does not know must be. And
  * the other way: as much as the caller has room for. `name` for the message. */
-enum sotto_status embed_take(const char *name, void *own, size_t size, size_t least,
-                             const void *theirs);
-enum sotto_status embed_hand(const char *name, void *theirs, const void *own, size_t size,
-                             size_t least);
-#define EMBED_TAKE(type, last, own, theirs)                                                        \
-    embed_take(#type, own, sizeof(struct type), EMBED_LEAST(type, last), theirs)
-#define EMBED_HAND(type, last, theirs, own)                                                        \
-    embed_hand(#type, theirs, own, sizeof(struct type), EMBED_LEAST(type, last))
-#define EMBED_LEAST(type, last)                                                                    \
+enum sotto_status api_read_struct(const char *name, void *own, size_t size, size_t least,
+                                  const void *theirs);
+enum sotto_status api_write_struct(const char *name, void *theirs, const void *own, size_t size,
+                                   size_t least);
+#define API_READ(type, last, own, theirs)                                                          \
+    api_read_struct(#type, own, sizeof(struct type), API_LEAST(type, last), theirs)
+#define API_WRITE(type, last, theirs, own)                                                         \
+    api_write_struct(#type, theirs, own, sizeof(struct type), API_LEAST(type, last))
+#define API_LEAST(type, last)                                                                      \
     (offsetof(struct type, last) + sizeof(((struct type *)0)->last)) /* its last member then */
 
 /* The table of a problem's tensors, its stages padded to a multiple of `pad`; refuses a problem
@@ -107,84 +103,79 @@ struct sotto_worker {
 };
 
 /* Rank 0, and under MPI everybody: who writes to what belongs to the process. */
-static inline bool embed_first_here(const struct sotto_worker *w)
+static inline bool is_first_here(const struct sotto_worker *w)
 {
     return w->worker->rank == 0 || w->cluster->mpi;
 }
 
-/* Groups that have no rounds in common. */
-struct embed_apart {
-    bool begun;               /* a round was made                                    */
-    bool trains;              /* groups do, each by itself                           */
-    bool met;                 /* all have, and wait with training until all go on    */
-    bool over;                /* ... which they do not                               */
-    struct async_round round; /* the last                                           */
-    double origin;            /* of the clock: training began there, but for pauses  */
-    struct sotto_push *push;  /* rank 0: that were not told of, [first, n); owned    */
+/* Asynchronous groups, as a worker's caller sees them. */
+struct api_groups {
+    bool begun;               /* a round was made */
+    bool trains;              /* the groups make rounds of their own */
+    bool met;                 /* all workers have met, in a pause until the next round */
+    bool over;                /* there is no next round */
+    struct async_round round; /* the last */
+    struct sotto_push *push;  /* on rank 0: [first, n) were not taken by the caller; owned */
     size_t first, n, room;
 };
 
 struct sotto_trainer {
     struct sotto_worker *worker;
-    struct memory memory;
-    struct device dev;
+    struct training training;
+    struct sotto_problem problem;
     struct table table;
     struct problem_oracle oracle;
-    struct mesh mesh;
-    struct strategy *strategy;
-    struct optim_config before; /* of the file that is loaded: kind and momentum */
-    char method[OPTION_ROOM];   /* ... and what saved it                         */
-    int64_t step;
-    double lr;                      /* negative: the schedule's */
-    bool stop;                      /* with the next round      */
-    bool keeps;                     /* what it saves must not be lost: sotto_train */
-    struct rescue rescue;           /* of it, on rank 0 ... */
-    char elsewhere[FILE_PATH_ROOM]; /* ... and where it was saved instead; "": in its place */
-    double save_minutes;            /* between two saves by time; 0: none is */
-    double save_at;             /* real time of the next save, on rank 0; INFINITY: not by time */
-    struct status_note failure; /* after which nothing but destroy makes sense */
-    struct meter meter;         /* runs in rounds           */
-    struct plan plan;   /* of the round under way: after a failure lanes may still read it */
-    struct round round; /* and write here */
-    struct embed_apart apart;
+    struct optim_config before; /* kind and momentum of the file that is loaded */
+    double lr;                  /* negative: the schedule's */
+    bool stop;                  /* with the next round */
+    struct status_note failure; /* the first; then only sotto_trainer_destroy may follow */
+    struct api_groups groups;
+    struct {         /* of sotto_train, on rank 0 */
+        bool wanted; /* a checkpoint is saved elsewhere if its place fails */
+        struct rescue state;
+        char elsewhere[FILE_PATH_ROOM]; /* file of the newest checkpoint; "": in its place */
+    } rescue;
 };
 
-/* sotto_trainer_create for a trainer that is saved by time, too; 0 minutes: it is not. */
+/* sotto_trainer_create for a trainer that is saved every `save_minutes`, too; 0: it is not. */
 enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
                                  const struct sotto_problem *theirs, const float *parameters,
                                  double save_minutes);
 
-/* True, on all workers, if a checkpoint is due after the round, by time. */
-bool trainer_saves(const struct sotto_trainer *t);
-
-/* Begins to wait for the next save by time. */
-void trainer_save_later(struct sotto_trainer *t);
-
-struct sotto_cost embed_cost(const struct cost *c);
-
-/* Keeps the first failure; returns `st`. */
-enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);
-
-/* The rest of the last round's step, which is training; all workers do it together. */
-enum sotto_status trainer_settle(struct sotto_trainer *t);
-
-/* A round of a group that has none in common with others. */
-static inline bool trainer_is_apart(const struct sotto_trainer *t)
+/* True if the groups of workers make rounds of their own. */
+static inline bool trainer_is_async(const struct sotto_trainer *t)
 {
-    return t->strategy->async != NULL;
+    return t->training.strategy->async != NULL;
 }
-enum sotto_status trainer_round_apart(struct sotto_trainer *t);
-enum sotto_status trainer_has_pushes(const struct sotto_trainer *t); /* refuses the others */
 
-/* Refuses `call` where workers do not meet, unless a group may do it behind a pull. */
-enum sotto_status trainer_meets(const struct sotto_trainer *t, const char *call, bool pulled);
+/* What the caller wants of the next round. */
+struct training_wish trainer_wish(const struct sotto_trainer *t);
 
-/* Between rounds, around what is not training and all workers do together. */
+/* A round of this worker's group. */
+enum sotto_status trainer_group_round(struct sotto_trainer *t);
+
+/* Fails unless the groups are asynchronous. */
+enum sotto_status trainer_need_pushes(const struct sotto_trainer *t);
+
+/* Fails for `call` between two meetings of asynchronous groups; `pulled`: unless the group has
+ * pulled in the last round. */
+enum sotto_status trainer_need_meeting(const struct sotto_trainer *t, const char *call,
+                                       bool pulled);
+
+/* Keeps the first failure, with advice in the message; returns `st`. */
+enum sotto_status trainer_keep_failure(struct sotto_trainer *t, enum sotto_status st);
+
+/* Begin and end a pause of all workers, unless asynchronous groups train or have met already. The
+ * last round's step is ended before, in the training's time. */
 enum sotto_status trainer_pause(struct sotto_trainer *t);
-enum sotto_status trainer_go_on(struct sotto_trainer *t);
+enum sotto_status trainer_continue(struct sotto_trainer *t);
 
-/* The parameters in the table's layout, until the caller drops them; NULL unless `wanted`. */
-enum sotto_status trainer_export(struct sotto_trainer *t, bool wanted, float **padded);
-void trainer_drop(struct sotto_trainer *t, float *padded);
+/* The public structs, filled from the internal ones. */
+struct sotto_cost api_cost(const struct cost *c);
+struct sotto_push api_push(const struct sotto_trainer *t, const struct applied_push *p);
+struct sotto_round api_round(const struct sotto_trainer *t);
+/* The round that sotto_train reports for a push; `last`: the worker's own last round. */
+struct sotto_round api_push_round(const struct sotto_trainer *t, const struct sotto_push *push,
+                                  const struct sotto_round *last);
 
 #endif

@@ -3,12 +3,12 @@
 
 #include "train/api/api_impl.h"
 #include "train/open/resume.h"
-#include "train/run/gather.h"
 #include "train/run/lend.h"
 
-struct saving {
+struct trainer_saving {
     struct sotto_trainer *t;
     float *padded; /* the parameters, on rank 0 */
+    const char *path;
 };
 
 static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_visitor *v,
@@ -20,14 +20,13 @@ static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_
     return SOTTO_OK;
 }
 
-/* What it was trained with. */
-static enum sotto_status visit_about(struct sotto_trainer *t, struct state_visitor *v)
+/* Visits the method and the optimizer that the state is of. */
+static enum sotto_status visit_methods(struct sotto_trainer *t, struct state_visitor *v)
 {
-    const struct run_config *c = t->worker->cluster->config;
+    const struct run_config *c = t->training.config;
     int64_t kind = c->optim.kind;
     t->before = (struct optim_config){.kind = c->optim.kind, .momentum = c->optim.momentum};
-    strategy_describe(&c->strategy, t->method);
-    TRY(state_text(v, "method", t->method, sizeof t->method));
+    TRY(training_visit_method(&t->training, v));
     TRY(state_count(v, "optim.kind", &kind, OPTIM_SGD));
     TRY(state_within(v, "optim.momentum", &t->before.momentum, 0, 1));
     t->before.kind = (int)kind;
@@ -36,98 +35,82 @@ static enum sotto_status visit_about(struct sotto_trainer *t, struct state_visit
     return resume_check_optim(&c->strategy, &t->before, &c->optim, "the trainer that was saved");
 }
 
-static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visitor *v)
+/* Visits all but the parameters. */
+static enum sotto_status visit_state(struct sotto_trainer *t, struct state_visitor *v)
 {
-    TRY(visit_about(t, v));
-    TRY(state_count(v, "step", &t->step, STATE_STEPS));
+    struct training *tr = &t->training;
+    TRY(visit_methods(t, v));
+    TRY(state_count(v, "step", &tr->step, STATE_STEPS));
     TRY(state_within(v, "microbatch_seconds", &t->oracle.seconds, 0, 1e9));
-    TRY(state_within(v, "memory_bandwidth", &t->worker->worker->memory, 0, 1e15));
-    TRY(meter_visit(&t->meter, v));
-    return t->strategy->ops->visit(t->strategy, v);
+    TRY(state_within(v, "memory_bandwidth", &tr->worker->memory, 0, 1e15));
+    TRY(meter_visit_costs(&tr->meter, v));
+    return training_visit(tr, v);
 }
 
-static enum sotto_status visit_all(void *arg, struct state_visitor *v)
+static enum sotto_status visit_saved(void *trainer_saving, struct state_visitor *v)
 {
-    struct saving *s = arg;
+    struct trainer_saving *s = trainer_saving;
     if (s->padded)
         TRY(visit_parameters(s->t, v, s->padded));
-    return visit_rest(s->t, v);
+    return visit_state(s->t, v);
 }
 
-static enum sotto_status write_saver(void *saver, const char *path)
+static enum sotto_status write_file(void *saver, const char *path)
 {
     return state_saver_write(saver, path);
 }
 
-static enum sotto_status write_or_rescue(struct sotto_trainer *t, struct state_visitor *v,
-                                         const char *path)
+static enum sotto_status write_saved(void *trainer_saving, struct state_visitor *saver)
 {
-    char what[48];
-    if (!t->keeps)
-        return state_saver_write(v, path);
-    snprintf(what, sizeof what, "step %lld", (long long)t->step);
-    return rescue_file(&t->rescue, what, path, (double)state_saver_bytes(v), write_saver, v,
-                       t->elsewhere);
-}
-
-static enum sotto_status save(struct saving *s, const char *path)
-{
+    const struct trainer_saving *s = trainer_saving;
     struct sotto_trainer *t = s->t;
-    struct state_visitor v = {0};
-    struct gathered parcels = {0};
-    const bool leads = t->worker->worker->rank == 0;
-    if (leads)
-        TRY(state_saver_init(&v));
-    enum sotto_status st = gather_state(t->worker->worker->world, t->mesh.r == 0, visit_all, s,
-                                        &t->memory, &v, &parcels);
-    if (leads) {
-        if (st == SOTTO_OK)
-            st = write_or_rescue(t, &v, path);
-        state_free(&v);
-        gathered_free(&parcels);
-    }
-    return st;
+    char what[48];
+    if (!t->rescue.wanted)
+        return state_saver_write(saver, s->path);
+    snprintf(what, sizeof what, "step %lld", (long long)t->training.step);
+    return rescue_file(&t->rescue.state, what, s->path, (double)state_saver_bytes(saver),
+                       write_file, saver, t->rescue.elsewhere);
 }
 
 enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 {
-    struct saving s = {.t = t};
-    TRY(trainer_meets(t, "save", false));
-    TRY(trainer_failed(t, trainer_pause(t)));
-    TRY(trainer_failed(t, trainer_export(t, t->worker->worker->rank == 0, &s.padded)));
-    enum sotto_status st = meter_gather(&t->meter);
+    struct training *tr = &t->training;
+    struct trainer_saving s = {.t = t, .path = path};
+    TRY(trainer_need_meeting(t, "save", false));
+    TRY(trainer_keep_failure(t, trainer_pause(t)));
+    TRY(trainer_keep_failure(t, training_export(tr, tr->worker->rank == 0, &s.padded)));
+    enum sotto_status st = training_save(tr, visit_saved, write_saved, &s);
+    training_drop(tr, s.padded);
+    if (st == SOTTO_OK) /* no worker reads the file before */
+        st = comm_barrier(tr->worker->world);
     if (st == SOTTO_OK)
-        st = save(&s, path);
-    trainer_drop(t, s.padded);
-    if (st == SOTTO_OK) /* nobody reads it before it is there */
-        st = comm_barrier(t->worker->worker->world);
-    if (st == SOTTO_OK)
-        st = trainer_go_on(t);
-    return trainer_failed(t, st);
+        st = trainer_continue(t);
+    return trainer_keep_failure(t, st);
 }
 
-/* Parameters first: a method may make part of its state from them, which the file then replaces. */
-static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
+/* Loads the parameters first: a method may make part of its state from the parameters, which the
+ * file then replaces. */
+static enum sotto_status load_state(struct sotto_trainer *t, struct state_visitor *v)
 {
-    const struct worker_config *c = &t->worker->cluster->config->worker;
+    struct training *tr = &t->training;
+    const struct worker_config *c = &tr->config->worker;
     const double given = *c->step ? t->oracle.seconds : -1;
-    const double memory = *c->memory || *c->step ? t->worker->worker->memory : -1;
+    const double memory = *c->memory || *c->step ? tr->worker->memory : -1;
     float *padded = calloc(table_count(&t->table), sizeof *padded);
     if (!padded)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(&t->table));
     enum sotto_status st = visit_parameters(t, v, padded);
     if (st == SOTTO_OK)
-        st = t->strategy->ops->import(t->strategy, padded);
+        st = tr->strategy->ops->import(tr->strategy, padded);
     if (st == SOTTO_OK)
-        st = visit_rest(t, v);
+        st = visit_state(t, v);
     if (given >= 0)
         t->oracle.seconds = given;
     if (memory >= 0)
-        t->worker->worker->memory = memory;
+        tr->worker->memory = memory;
     free(padded);
     TRY(st);
-    return resume_finish(v, t->method, &t->worker->cluster->config->strategy,
-                         t->worker->worker->rank == 0);
+    return resume_finish(v, tr->method, &tr->config->strategy, tr->worker->rank == 0);
 }
 
 enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
@@ -136,22 +119,22 @@ enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
     struct state_visitor v;
     struct state_file file;
     struct lent lent;
-    if (t->apart.begun)
+    if (t->groups.begun)
         return fail(SOTTO_EINVAL,
                     "groups that have no rounds in common load before their first one");
-    TRY(trainer_failed(t, trainer_pause(t)));
-    TRY(trainer_failed(t, lent_open(&lent, mpi, &file, path)));
+    TRY(trainer_keep_failure(t, trainer_pause(t)));
+    TRY(trainer_keep_failure(t, lent_open(&lent, mpi, &file, path)));
     state_loader_init(&v, &file);
     enum sotto_status st = lent_begin(&lent);
     if (st == SOTTO_OK)
-        st = lent_end(&lent, fail_in(load(t, &v), "%s: ", path));
+        st = lent_end(&lent, fail_in(load_state(t, &v), "%s: ", path));
     state_free(&v);
-    if (st == SOTTO_OK) /* nobody replaces it while others read */
+    if (st == SOTTO_OK) /* no worker replaces the file while others read */
         st = comm_barrier(t->worker->worker->world);
     if (st == SOTTO_OK || !mpi)
         lent_close(&lent);
     state_file_close(&file);
     if (st == SOTTO_OK)
-        st = trainer_go_on(t);
-    return trainer_failed(t, st);
+        st = trainer_continue(t);
+    return trainer_keep_failure(t, st);
 }

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const train_keys[EMBED_TRAIN_KEYS] = {
+static const char *const train_keys[API_TRAIN_KEYS] = {
     "steps",  "seed",      "workers",    "nodes",      "time",         "threads",
     "device", "log_every", "eval_every", "save_every", "save_minutes", "pin",
 };
 
-static const char *const section_names[EMBED_SHARED] = {
+static const char *const section_names[API_SHARED] = {
     "train", "optim", "worker", "link", "comm",
 };
 
@@ -22,22 +22,22 @@ static const struct option *find(const struct option_section *s, const char *key
     return NULL;
 }
 
-void embed_sections(struct embed_sections *out, struct run_config *config)
+void api_sections(struct api_sections *out, struct run_config *config)
 {
     struct option_section all[RUN_SECTIONS];
     run_sections(config, all);
-    for (int i = 0; i < EMBED_SHARED; i++)
+    for (int i = 0; i < API_SHARED; i++)
         for (int j = 0; j < RUN_SHARED; j++)
             if (strcmp(all[j].name, section_names[i]) == 0)
                 out->section[i] = all[j];
-    strategy_sections(&config->strategy, out->section + EMBED_SHARED);
-    for (int i = 0; i < EMBED_TRAIN_KEYS; i++) {
+    strategy_sections(&config->strategy, out->section + API_SHARED);
+    for (int i = 0; i < API_TRAIN_KEYS; i++) {
         const struct option *o = find(&out->section[0], train_keys[i]);
         assert(o);
         out->train[i] = *o;
     }
     out->section[0].table = out->train;
-    out->section[0].count = EMBED_TRAIN_KEYS;
+    out->section[0].count = API_TRAIN_KEYS;
 }
 
 enum sotto_status sotto_options_create(struct sotto_options **out)
@@ -66,10 +66,9 @@ void sotto_options_destroy(struct sotto_options *options)
 }
 
 /* "strategy" stands for "strategy.preset", where a section has one. */
-static const char *whole_key(const struct embed_sections *s, const char *key,
-                             char room[OPTION_ROOM])
+static const char *whole_key(const struct api_sections *s, const char *key, char room[OPTION_ROOM])
 {
-    for (int i = 0; i < EMBED_SECTIONS; i++)
+    for (int i = 0; i < API_SECTIONS; i++)
         if (strcmp(s->section[i].name, key) == 0 && find(&s->section[i], "preset")) {
             snprintf(room, OPTION_ROOM, "%s.preset", key);
             return room;
@@ -80,22 +79,22 @@ static const char *whole_key(const struct embed_sections *s, const char *key,
 enum sotto_status sotto_options_set(struct sotto_options *options, const char *key,
                                     const char *value)
 {
-    struct embed_sections s;
+    struct api_sections s;
     char room[OPTION_ROOM];
-    embed_sections(&s, &options->config);
-    return option_set(s.section, EMBED_SECTIONS, whole_key(&s, key, room), value);
+    api_sections(&s, &options->config);
+    return option_set(s.section, API_SECTIONS, whole_key(&s, key, room), value);
 }
 
 enum sotto_status sotto_options_load(struct sotto_options *options, const char *path)
 {
-    struct embed_sections s;
-    embed_sections(&s, &options->config);
-    return option_load(s.section, EMBED_SECTIONS, path);
+    struct api_sections s;
+    api_sections(&s, &options->config);
+    return option_load(s.section, API_SECTIONS, path);
 }
 
 static enum sotto_status parse_word(struct sotto_options *options, const char *word, bool last)
 {
-    struct embed_sections s;
+    struct api_sections s;
     char key[OPTION_ROOM];
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : 0;
@@ -103,8 +102,8 @@ static enum sotto_status parse_word(struct sotto_options *options, const char *w
         return fail(SOTTO_EINVAL, "command line: want --key=value, got '--%.80s'", word);
     memcpy(key, word, length);
     key[length] = '\0';
-    embed_sections(&s, &options->config);
-    if (option_depends(s.section, EMBED_SECTIONS, key) != last)
+    api_sections(&s, &options->config);
+    if (option_depends(s.section, API_SECTIONS, key) != last)
         return SOTTO_OK;
     return fail_in(sotto_options_set(options, key, equals + 1), "command line: ");
 }
@@ -132,11 +131,11 @@ enum sotto_status sotto_options_parse(struct sotto_options *options, int *argc, 
 enum sotto_status sotto_options_get(const struct sotto_options *options, const char *key, char *out,
                                     size_t room)
 {
-    struct embed_sections s;
+    struct api_sections s;
     char whole[OPTION_ROOM], number[OPTION_ROOM];
-    embed_sections(&s, (struct run_config *)&options->config); /* only read */
+    api_sections(&s, (struct run_config *)&options->config); /* only read */
     key = whole_key(&s, key, whole);
-    for (int i = 0; i < EMBED_SECTIONS; i++) {
+    for (int i = 0; i < API_SECTIONS; i++) {
         size_t length = strlen(s.section[i].name);
         bool qualified = strncmp(key, s.section[i].name, length) == 0 && key[length] == '.';
         const struct option *o = find(&s.section[i], qualified ? key + length + 1 : key);

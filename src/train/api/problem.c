@@ -9,8 +9,8 @@ static enum sotto_status wrong_size(const char *name, size_t has, size_t least)
                 has, least);
 }
 
-enum sotto_status embed_take(const char *name, void *own, size_t size, size_t least,
-                             const void *theirs)
+enum sotto_status api_read_struct(const char *name, void *own, size_t size, size_t least,
+                                  const void *theirs)
 {
     size_t has;
     if (!theirs)
@@ -28,8 +28,8 @@ enum sotto_status embed_take(const char *name, void *own, size_t size, size_t le
     return SOTTO_OK;
 }
 
-enum sotto_status embed_hand(const char *name, void *theirs, const void *own, size_t size,
-                             size_t least)
+enum sotto_status api_write_struct(const char *name, void *theirs, const void *own, size_t size,
+                                   size_t least)
 {
     size_t has;
     memcpy(&has, theirs, sizeof has);
@@ -145,7 +145,7 @@ size_t sotto_problem_count(const struct sotto_problem *problem)
 {
     struct sotto_problem own;
     struct table table;
-    if (EMBED_TAKE(sotto_problem, work, &own, problem) != SOTTO_OK ||
+    if (API_READ(sotto_problem, work, &own, problem) != SOTTO_OK ||
         problem_table(&own, 1, &table) != SOTTO_OK)
         return 0;
     size_t count = table.parameters;

@@ -1,11 +1,11 @@
-/* Jobs on all workers, and the loop for those who need none of their own. */
+/* Jobs on all workers, and sotto_train: the loop of programs that need none of their own. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "train/api/api_impl.h"
 
-struct running {
+struct api_run {
     struct cluster cluster;
     struct run_config config;
     sotto_job *job;
@@ -14,7 +14,7 @@ struct running {
 
 static enum sotto_status run_job(struct worker *w, void *arg)
 {
-    const struct running *r = arg;
+    const struct api_run *r = arg;
     struct sotto_worker worker = {w, &r->cluster};
     return r->job(&worker, r->arg);
 }
@@ -30,7 +30,7 @@ static enum sotto_status check_embed_device(const char *name)
 enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job, void *arg)
 {
     struct sotto_options *defaults = NULL;
-    struct running *r = calloc(1, sizeof *r); /* its texts are long */
+    struct api_run *r = calloc(1, sizeof *r); /* its texts are long */
     enum sotto_status st = SOTTO_OK;
     if (!r)
         st = fail(SOTTO_ENOMEM, "no memory for a configuration");
@@ -52,59 +52,53 @@ enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
     return st;
 }
 
-struct loop {
+struct api_loop {
     struct sotto_training is;
     struct sotto_result result; /* of the first worker here */
     bool stopped;
 };
 
-/* What a worker tells the others in the end. */
-struct account {
-    struct cost cost;
-    size_t memory[SOTTO_MEMORY_ROOM], memory_total;
-};
-
-static void sum_up(struct sotto_result *r, const struct account *all)
+static struct sotto_result result_of(const struct sotto_trainer *t, double loss,
+                                     const struct worker_report *all)
 {
+    const struct worker *w = t->training.worker;
     struct cost_joint joint = {0};
-    for (int i = 0; i < r->workers; i++) {
-        const struct account *a = &all[i];
+    struct sotto_result r = {.struct_size = sizeof r,
+                             .step = t->training.step,
+                             .rank = w->rank,
+                             .workers = w->size,
+                             .loss = loss};
+    for (int i = 0; i < r.workers; i++) {
+        const struct worker_report *a = &all[i];
         cost_join(&joint, &a->cost);
-        for (int c = 0; c < SOTTO_MEMORY_CATEGORIES; c++)
-            r->memory[c] = a->memory[c] > r->memory[c] ? a->memory[c] : r->memory[c];
-        r->memory_total = a->memory_total > r->memory_total ? a->memory_total : r->memory_total;
+        for (int c = 0; c < MEMORY_CATEGORIES; c++)
+            r.memory[c] = a->memory[c] > r.memory[c] ? a->memory[c] : r.memory[c];
+        r.memory_total = a->memory_total > r.memory_total ? a->memory_total : r.memory_total;
     }
     const struct cost cost = cost_mean(&joint);
-    r->cost = embed_cost(&cost);
-    r->cost.seconds = joint.slowest;
+    r.cost = api_cost(&cost);
+    r.cost.seconds = joint.slowest;
+    cluster_describe(t->worker->cluster, r.cluster);
+    return r;
 }
 
-static enum sotto_status conclude_training(struct loop *l, struct sotto_trainer *t, double loss)
+static enum sotto_status conclude_training(struct api_loop *l, struct sotto_trainer *t, double loss)
 {
-    struct worker *w = t->worker->worker;
-    const bool first = embed_first_here(t->worker);
-    TRY(mesh_rest(&t->mesh)); /* what was sent is counted, also where nobody waited for it */
-    struct account mine = {.cost = meter_read(&t->meter)};
-    mine.memory_total = sotto_trainer_memory(t, mine.memory);
-    TRY(sotto_trainer_parameters(t, first ? l->is.parameters : NULL));
-    struct account *all = calloc((size_t)w->size, sizeof *all);
+    const int size = t->training.worker->size;
+    const bool first = is_first_here(t->worker);
+    struct worker_report *all = calloc((size_t)size, sizeof *all);
     if (!all)
-        return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
-    enum sotto_status st = comm_gather_bytes(w->world, all, &mine, sizeof mine);
-    if (st == SOTTO_OK && first) {
-        l->result = (struct sotto_result){.struct_size = sizeof l->result,
-                                          .step = t->step,
-                                          .rank = w->rank,
-                                          .workers = w->size,
-                                          .loss = loss};
-        sum_up(&l->result, all);
-        cluster_describe(t->worker->cluster, l->result.cluster);
-    }
+        return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", size);
+    enum sotto_status st = training_report(&t->training, 0, all);
+    if (st == SOTTO_OK)
+        st = sotto_trainer_parameters(t, first ? l->is.parameters : NULL);
+    if (st == SOTTO_OK && first)
+        l->result = result_of(t, loss, all);
     free(all);
     return st;
 }
 
-/* Before anything is trained that it is to hold. */
+/* Fails if the checkpoint's folder cannot be written: before training. */
 static enum sotto_status check_place(const char *path)
 {
     char folder[FILE_PATH_ROOM];
@@ -114,23 +108,23 @@ static enum sotto_status check_place(const char *path)
                : fail_errno(SOTTO_EIO, "the checkpoint %s: cannot write in %s", path, folder);
 }
 
-/* The run is at its end, and its checkpoint in another place. */
-static enum sotto_status check_saved(const struct loop *l, const struct sotto_trainer *t)
+/* Fails if the checkpoint of the end is in another place than wanted. */
+static enum sotto_status check_saved(const struct api_loop *l, const struct sotto_trainer *t)
 {
-    if (!*t->elsewhere)
+    if (!*t->rescue.elsewhere)
         return SOTTO_OK;
     return fail(SOTTO_EIO,
                 "%s cannot be written: step %lld, with which training ends, is saved in "
                 "%s; with that as its checkpoint it goes on from there",
-                l->is.checkpoint, (long long)t->step, t->elsewhere);
+                l->is.checkpoint, (long long)t->training.step, t->rescue.elsewhere);
 }
 
-/* Rank 0 alone looks for the file: it is there for everybody or for nobody. */
-static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
+/* Loads the checkpoint if rank 0, which alone looks, finds the file. */
+static enum sotto_status load_if_there(const struct api_loop *l, struct sotto_trainer *t)
 {
-    struct worker *w = t->worker->worker;
+    struct worker *w = t->training.worker;
     const char *path = l->is.checkpoint;
-    t->keeps = path != NULL;
+    t->rescue.wanted = path != NULL;
     if (path && w->rank == 0)
         TRY(check_place(path));
     double found = path && w->rank == 0 && file_exists(path);
@@ -138,86 +132,88 @@ static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
     return found > 0 ? sotto_trainer_load(t, path) : SOTTO_OK;
 }
 
-/* Rank 0 tells of a round, or of the pushes that there were; *loss: of the last one. */
-static enum sotto_status tell(const struct loop *l, struct sotto_trainer *t,
-                              const struct sotto_round *r, double *loss)
+static void observe_round(const struct api_loop *l, struct sotto_trainer *t,
+                          const struct sotto_round *r)
 {
-    const struct sotto_training *is = &l->is;
-    const bool leads = t->worker->worker->rank == 0;
-    const struct run_config *c = t->worker->cluster->config;
-    struct sotto_push p = {.struct_size = sizeof p};
+    if (l->is.observe && l->is.observe(l->is.observer, r))
+        sotto_trainer_stop(t);
+}
+
+/* Rank 0 reports a round or, of asynchronous groups, the pushes since the last look. *loss: of the
+ * last. */
+static enum sotto_status observe_progress(const struct api_loop *l, struct sotto_trainer *t,
+                                          const struct sotto_round *r, double *loss)
+{
+    const bool leads = t->training.worker->rank == 0;
+    struct sotto_push push = {.struct_size = sizeof push};
     if (!r->idle)
         *loss = r->loss;
-    if (!trainer_is_apart(t)) {
-        if (leads && is->observe && is->observe(is->observer, r))
-            sotto_trainer_stop(t);
-        return SOTTO_OK;
-    }
-    for (bool found = leads; found;) {
-        TRY(sotto_trainer_pushed(t, &p, &found));
+    if (!trainer_is_async(t) && leads)
+        observe_round(l, t, r);
+    for (bool found = leads && trainer_is_async(t); found;) {
+        TRY(sotto_trainer_pushed(t, &push, &found));
         if (!found)
             break;
-        struct sotto_round one = {.struct_size = sizeof one,
-                                  .step = p.step,
-                                  .steps = r->steps,
-                                  .loss = *loss = p.loss,
-                                  .grad_norm = -1,
-                                  .lr = t->lr < 0 ? optim_lr(&c->optim, p.step, r->steps) : t->lr,
-                                  .seconds = p.seconds,
-                                  .microbatches = p.microbatches,
-                                  .cost = r->cost,
-                                  .push = &p};
-        if (is->observe && is->observe(is->observer, &one))
-            sotto_trainer_stop(t);
+        const struct sotto_round of_push = api_push_round(t, &push, r);
+        *loss = push.loss;
+        observe_round(l, t, &of_push);
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
+/* True on all workers if a checkpoint is due after a round after which all meet. */
+static bool save_is_due(const struct sotto_trainer *t, const struct sotto_round *r)
+{
+    const int64_t every = t->training.config->train.save_every;
+    if (r->over || trainer_is_async(t)) /* asynchronous groups meet to save or to end */
+        return true;
+    return (every > 0 && r->step % every == 0) || training_save_due(&t->training);
+}
+
+static enum sotto_status make_rounds(struct api_loop *l, struct sotto_trainer *t)
 {
     const struct sotto_training *is = &l->is;
-    const struct train_config *c = &t->worker->cluster->config->train;
+    const int64_t *step = &t->training.step, steps = t->training.config->train.steps;
     struct sotto_round r = {.struct_size = sizeof r};
     double loss = 0;
     if (is->pushes)
-        TRY(trainer_has_pushes(t));
-    TRY(go_on(l, t));
-    for (r.over = t->step >= c->steps; !r.over;) {
+        TRY(trainer_need_pushes(t));
+    TRY(load_if_there(l, t));
+    for (r.over = *step >= steps; !r.over;) {
         TRY(sotto_trainer_round(t, &r));
-        TRY(tell(l, t, &r, &loss));
-        const bool due = c->save_every && (trainer_is_apart(t) || t->step % c->save_every == 0);
-        if (!is->checkpoint || !r.meet || !(r.over || due || trainer_saves(t)))
+        TRY(observe_progress(l, t, &r, &loss));
+        if (!is->checkpoint || !r.meet || !save_is_due(t, &r))
             continue;
-        TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)t->step));
-        trainer_save_later(t);
+        TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)*step));
+        training_schedule_save(&t->training);
     }
     TRY(check_saved(l, t));
-    if (embed_first_here(t->worker))
-        l->stopped = r.stop && t->step < c->steps;
+    if (is_first_here(t->worker))
+        l->stopped = r.stop && *step < steps;
     if (is->pushes)
         TRY(sotto_trainer_pushes(t, is->pushes));
     return conclude_training(l, t, loss);
 }
 
-static enum sotto_status train(struct sotto_worker *worker, void *arg)
+static enum sotto_status train_problem(struct sotto_worker *worker, void *arg)
 {
-    struct loop *l = arg;
+    struct api_loop *l = arg;
     struct sotto_trainer *t;
     TRY(trainer_create(&t, worker, l->is.problem, l->is.parameters,
                        l->is.checkpoint ? worker->cluster->config->train.save_minutes : 0));
-    return sotto_trainer_destroy(t, rounds(l, t));
+    return sotto_trainer_destroy(t, make_rounds(l, t));
 }
 
 enum sotto_status sotto_train(const struct sotto_training *training, struct sotto_result *result)
 {
-    struct loop l = {.stopped = false};
+    struct api_loop l = {.stopped = false};
     struct sotto_result none = {.struct_size = sizeof none};
-    TRY(EMBED_TAKE(sotto_training, checkpoint, &l.is, training));
+    TRY(API_READ(sotto_training, checkpoint, &l.is, training));
     if (!result)
         result = &none;
-    TRY(EMBED_HAND(sotto_result, cluster, result, &none)); /* refused before, not behind training */
-    TRY(sotto_run(l.is.options, train, &l));
-    TRY(EMBED_HAND(sotto_result, cluster, result, &l.result));
+    TRY(API_WRITE(sotto_result, cluster, result, &none)); /* refused before, not behind training */
+    TRY(sotto_run(l.is.options, train_problem, &l));
+    TRY(API_WRITE(sotto_result, cluster, result, &l.result));
     return l.stopped ? fail(SOTTO_ESTOPPED, "stopped at step %lld", (long long)l.result.step)
                      : SOTTO_OK;
 }
