@@ -301,9 +301,3 @@ enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v)
     TRY(take_row(m));
     return state_ignore(v, "cost.");
 }
-
-enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
-{
-    TRY(meter_visit_costs(m, v));
-    return meter_visit_begun(m, v);
-}

@@ -79,17 +79,16 @@ void meter_forget_lanes(struct meter *m); /* at the end of a run that leaves lan
 enum sotto_status meter_go_on(struct meter *m);
 struct cost meter_read(const struct meter *m);
 
-/* Visits the costs of all workers, and each worker's number of micro-batches. All workers gather
- * their costs before a save. Another number of workers continues from the joined costs. */
+/* Gathers the costs of all workers; called by all of them before a save. */
 enum sotto_status meter_gather(struct meter *m);
-enum sotto_status meter_visit(struct meter *m, struct state_visitor *v);
 
 /* The parts of meter_gather, for workers that do not gather. meter_tell fills a worker's row;
  * meter_take stores the row of worker `rank` in another meter. */
 enum sotto_status meter_tell(struct meter *m, struct meter_row *row);
 void meter_take(struct meter *m, int rank, const struct meter_row *row);
 
-/* The parts of meter_visit: the costs of all workers, and the worker's number of micro-batches. */
+/* Visit the costs of all workers, and the worker's number of micro-batches. Another number of
+ * workers continues from the joined costs. */
 enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v);
 enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v);
 
