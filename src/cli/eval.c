@@ -283,9 +283,16 @@ static enum sotto_status run_last_words(struct loaded_model *l, const struct eva
     const struct evaluation_watch watch = {tell_evaluated, &p};
     if (!l->tokenizer)
         return fail(SOTTO_EINVAL, "the model has no tokenizer.json: set --data.tokenizer=FILE");
-    enum sotto_status st = evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
-                                               o->eval.last_words, o->data.text_key,
-                                               (enum dtype)o->eval.activations, &watch, &r);
+    const struct last_word_setup setup = {.model = &l->model,
+                                          .dev = &l->dev,
+                                          .pool = &l->pool,
+                                          .theta = l->theta,
+                                          .tokenizer = l->tokenizer,
+                                          .activations = (enum dtype)o->eval.activations,
+                                          .path = o->eval.last_words,
+                                          .key = o->data.text_key,
+                                          .watch = &watch};
+    const enum sotto_status st = evaluate_last_words(&setup, &r);
     progress_end(&p.base);
     TRY(st);
     printf("last words: loss %.6f  perplexity %.4f  accuracy %.2f%%  texts %lld\n", r.loss,

@@ -84,12 +84,7 @@ static size_t last_word_start(const char *text, size_t size)
 }
 
 struct last_word_task {
-    const struct model *model;
-    struct device *dev;
-    struct pool *pool;
-    const struct view *theta;
-    const struct tokenizer *tokenizer;
-    enum dtype activations;
+    const struct last_word_setup *in;
     struct token_list ids;
     struct tape tape; /* room for one text of tape.most.t tokens; 0: none */
     struct batch batch;
@@ -108,15 +103,15 @@ static void free_text_room(struct last_word_task *l)
  * positions. */
 static enum sotto_status make_text_room(struct last_word_task *l, int t)
 {
-    const int positions = l->model->config.positions;
+    const int positions = l->in->model->config.positions;
     int room = 2 * l->tape.most.t > t ? 2 * l->tape.most.t : t;
     if (t <= l->tape.most.t)
         return SOTTO_OK;
     room = room < positions ? room : positions;
     free_text_room(l);
     TRY(batch_init(&l->batch, 1, room));
-    TRY(tape_init(&l->tape, l->model, l->dev, l->pool,
-                  (struct extent){1, room, l->activations, false}, false));
+    TRY(tape_init(&l->tape, l->in->model, l->in->dev, l->in->pool,
+                  (struct extent){1, room, l->in->activations, false}, false));
     l->tape.want_hits = true;
     return SOTTO_OK;
 }
@@ -132,10 +127,10 @@ static enum sotto_status predict_last_word(struct last_word_task *l, const char 
     if (cut == 0)
         return fail(SOTTO_EFORMAT, "a text needs at least two words: '%.60s'", text);
     l->ids.count = 0;
-    TRY(tokenizer_encode_prompt(l->tokenizer, text, cut - 1, &l->ids));
+    TRY(tokenizer_encode_prompt(l->in->tokenizer, text, cut - 1, &l->ids));
     size_t context = l->ids.count;
-    TRY(tokenizer_encode(l->tokenizer, text + cut - 1, size - cut + 1, &l->ids));
-    const size_t positions = (size_t)l->model->config.positions;
+    TRY(tokenizer_encode(l->in->tokenizer, text + cut - 1, size - cut + 1, &l->ids));
+    const size_t positions = (size_t)l->in->model->config.positions;
     int32_t *ids = l->ids.data;
     size_t count = l->ids.count, word = count - context;
     if (word == 0 || context == 0 || word >= positions)
@@ -148,16 +143,16 @@ static enum sotto_status predict_last_word(struct last_word_task *l, const char 
     TRY(make_text_room(l, (int)count - 1));
     l->batch.t = (int)count - 1;
     for (size_t i = 0; i + 1 < count; i++) {
-        if (ids[i] >= l->model->config.vocab || ids[i + 1] >= l->model->config.vocab)
+        if (ids[i] >= l->in->model->config.vocab || ids[i + 1] >= l->in->model->config.vocab)
             return fail(SOTTO_EINVAL, "token %d is beyond the model's vocabulary of %d", ids[i + 1],
-                        l->model->config.vocab);
+                        l->in->model->config.vocab);
         l->batch.tokens[i] = ids[i];
         l->batch.targets[i] = i + 1 + word >= count ? ids[i + 1] : -1;
     }
     l->batch.n_targets = (int64_t)word;
-    TRY(tape_run(&l->tape, &l->batch, TAPE_EVALUATE, 0, l->theta, NULL));
+    TRY(tape_run(&l->tape, &l->batch, TAPE_EVALUATE, 0, l->in->theta, NULL));
     struct tape_result r = tape_result(&l->tape, l->tape.dev);
-    TRY(device_check(l->dev));
+    TRY(device_check(l->in->dev));
     out->loss += r.loss;
     out->right += r.hits == r.targets;
     out->words++;
@@ -165,57 +160,47 @@ static enum sotto_status predict_last_word(struct last_word_task *l, const char 
 }
 
 static enum sotto_status predict_record(struct last_word_task *l, const json_t *record,
-                                        const char *key, struct last_word *out)
+                                        struct last_word *out)
 {
-    const char *text;
+    const char *text, *key = l->in->key;
     TRY(json_get_text(record, key, &text));
     return predict_last_word(l, text, json_string_length(json_object_get(record, key)), out);
 }
 
 static enum sotto_status predict_records(struct last_word_task *l, const char *text, size_t size,
-                                         const char *path, const char *key,
-                                         const struct evaluation_watch *watch,
                                          struct last_word *out)
 {
+    const struct evaluation_watch *watch = l->in->watch;
     struct records records;
     json_t *record;
-    records_begin(&records, text, size, path);
+    records_begin(&records, text, size, l->in->path);
     for (;;) {
         TRY(records_next(&records, &record));
         if (!record)
             break;
-        enum sotto_status st = predict_record(l, record, key, out);
+        enum sotto_status st = predict_record(l, record, out);
         json_decref(record);
-        TRY(fail_in(st, "%s:%lld: ", path, (long long)records.begins));
+        TRY(fail_in(st, "%s:%lld: ", l->in->path, (long long)records.begins));
         if (watch)
             watch->tell(watch->arg, records.at - text, (int64_t)size,
                         out->loss / (double)out->words);
     }
     if (out->words == 0)
-        return fail(SOTTO_EFORMAT, "%s holds no texts", path);
+        return fail(SOTTO_EFORMAT, "%s holds no texts", l->in->path);
     out->loss /= (double)out->words;
     return SOTTO_OK;
 }
 
-enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
-                                      struct pool *pool, const struct view *theta,
-                                      const struct tokenizer *tokenizer, const char *path,
-                                      const char *key, enum dtype activations,
-                                      const struct evaluation_watch *watch, struct last_word *out)
+enum sotto_status evaluate_last_words(const struct last_word_setup *setup, struct last_word *out)
 {
     *out = (struct last_word){0};
     char *text;
     size_t size;
-    TRY(file_read(path, (size_t)1 << 32, &text, &size));
-    struct last_word_task line = {.model = model,
-                                  .dev = dev,
-                                  .pool = pool,
-                                  .theta = theta,
-                                  .tokenizer = tokenizer,
-                                  .activations = activations};
-    enum sotto_status st = predict_records(&line, text, size, path, key, watch, out);
-    free_text_room(&line);
-    free(line.ids.data);
+    TRY(file_read(setup->path, (size_t)1 << 32, &text, &size));
+    struct last_word_task task = {.in = setup};
+    enum sotto_status st = predict_records(&task, text, size, out);
+    free_text_room(&task);
+    free(task.ids.data);
     free(text);
     return st;
 }

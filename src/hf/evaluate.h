@@ -47,12 +47,20 @@ struct last_word {
     int64_t words, right; /* right: every token of the word was the most likely */
 };
 
-/* Evaluates LAMBADA's task: predicting the last word of each text. `path`: lines of JSON with the
- * text as member `key`; `watch` (optional). */
-enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
-                                      struct pool *pool, const struct view *theta,
-                                      const struct tokenizer *tokenizer, const char *path,
-                                      const char *key, enum dtype activations,
-                                      const struct evaluation_watch *watch, struct last_word *out);
+/* A model, and the texts to predict the last words of: lines of JSON with the text as member `key`.
+ */
+struct last_word_setup {
+    const struct model *model;
+    struct device *dev;
+    struct pool *pool;
+    const struct view *theta; /* (n_stage) */
+    const struct tokenizer *tokenizer;
+    enum dtype activations;
+    const char *path, *key;
+    const struct evaluation_watch *watch; /* (optional) */
+};
+
+/* Evaluates LAMBADA's task: predicting the last word of each text. */
+enum sotto_status evaluate_last_words(const struct last_word_setup *setup, struct last_word *out);
 
 #endif

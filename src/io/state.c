@@ -63,21 +63,14 @@ static enum sotto_status visit_named(struct state_visitor *v, const char *name,
     return v->ops->visit(v, &item);
 }
 
-static enum sotto_status visit_tensor(struct state_visitor *v, const char *name,
-                                      enum memory_category category, struct device *dev,
-                                      struct view view, size_t whole, size_t offset, size_t count,
-                                      bool sliced)
+static enum sotto_status visit_tensor(struct state_visitor *v, const char *name, struct device *dev,
+                                      struct view view, struct state_item item)
 {
-    assert(offset <= whole && count <= whole - offset);
-    struct state_item item = {.kind = STATE_TENSOR,
-                              .type = safetensors_type_of(view.type),
-                              .category = category,
-                              .dev = dev,
-                              .data = view.data,
-                              .whole = whole,
-                              .offset = offset,
-                              .count = count,
-                              .sliced = sliced};
+    assert(item.offset <= item.whole && item.count <= item.whole - item.offset);
+    item.kind = STATE_TENSOR;
+    item.type = safetensors_type_of(view.type);
+    item.dev = dev;
+    item.data = view.data;
     place_in_list(v, &item);
     return visit_named(v, name, item);
 }
@@ -86,14 +79,20 @@ enum sotto_status state_slice(struct state_visitor *v, const char *name,
                               enum memory_category category, struct device *dev, struct view view,
                               size_t whole, size_t offset, size_t count)
 {
-    return visit_tensor(v, name, category, dev, view, whole, offset, count, true);
+    return visit_tensor(v, name, dev, view,
+                        (struct state_item){.category = category,
+                                            .whole = whole,
+                                            .offset = offset,
+                                            .count = count,
+                                            .sliced = true});
 }
 
 enum sotto_status state_tensor(struct state_visitor *v, const char *name,
                                enum memory_category category, struct device *dev, struct view view,
                                size_t count)
 {
-    return visit_tensor(v, name, category, dev, view, count, 0, count, false);
+    return visit_tensor(v, name, dev, view,
+                        (struct state_item){.category = category, .whole = count, .count = count});
 }
 
 enum sotto_status state_table(struct state_visitor *v, const struct table *table,
@@ -104,13 +103,16 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
         const struct range in = table_range(table, i);
+        struct state_item item = {.category = category, .whole = e->count, .sliced = sliced};
         struct piece p = {0};
         bool more = owned_next(owned, in, &p);
         if (!more) /* a loader still learns of the tensor */
-            TRY(visit_tensor(v, e->name, category, dev, view, e->count, 0, 0, sliced));
-        for (; more; more = owned_next(owned, in, &p))
-            TRY(visit_tensor(v, e->name, category, dev, view_at(view, p.own), e->count,
-                             p.whole - in.begin, p.count, sliced));
+            TRY(visit_tensor(v, e->name, dev, view, item));
+        for (; more; more = owned_next(owned, in, &p)) {
+            item.offset = p.whole - in.begin;
+            item.count = p.count;
+            TRY(visit_tensor(v, e->name, dev, view_at(view, p.own), item));
+        }
     }
     return SOTTO_OK;
 }

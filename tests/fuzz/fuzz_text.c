@@ -162,8 +162,14 @@ static void as_last_words(const char *path)
 {
     struct judge *j = judge();
     struct last_word out;
-    if (evaluate_last_words(&j->model, &j->dev, &j->pool, &j->theta, tokenizer(), path, "text",
-                            DTYPE_F32, NULL, &out) == SOTTO_OK)
+    const struct last_word_setup setup = {.model = &j->model,
+                                          .dev = &j->dev,
+                                          .pool = &j->pool,
+                                          .theta = &j->theta,
+                                          .tokenizer = tokenizer(),
+                                          .path = path,
+                                          .key = "text"};
+    if (evaluate_last_words(&setup, &out) == SOTTO_OK)
         assert(out.words > 0 && isfinite(out.loss));
 }
 

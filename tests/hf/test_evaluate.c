@@ -132,6 +132,19 @@ static void shares_make_the_whole(void **state)
     close_lab(&l);
 }
 
+static enum sotto_status last_words_of(struct lab *l, const struct tokenizer *tokenizer,
+                                       const char *path, struct last_word *out)
+{
+    return evaluate_last_words(&(struct last_word_setup){.model = &l->model,
+                                                         .dev = &l->dev,
+                                                         .pool = &l->pool,
+                                                         .theta = &l->theta,
+                                                         .tokenizer = tokenizer,
+                                                         .path = path,
+                                                         .key = "text"},
+                               out);
+}
+
 /* Texts of all lengths, in any order, give what each gives alone, and cost what they take: not what
  * the model claims to have room for. */
 static void last_words(void **state)
@@ -163,21 +176,18 @@ static void last_words(void **state)
         snprintf(line, sizeof line, "{\"text\": \"%s\"}\n", texts[i]);
         strcat(lines, line);
         assert_ok(file_write(at("one.jsonl"), line, strlen(line)));
-        assert_ok(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer,
-                                      at("one.jsonl"), "text", DTYPE_F32, NULL, &one));
+        assert_ok(last_words_of(&l, tokenizer, at("one.jsonl"), &one));
         assert_int_equal(one.words, 1);
         loss += one.loss / TEXTS;
     }
     assert_ok(file_write(at("all.jsonl"), lines, strlen(lines)));
-    assert_ok(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer, at("all.jsonl"),
-                                  "text", DTYPE_F32, NULL, &all));
+    assert_ok(last_words_of(&l, tokenizer, at("all.jsonl"), &all));
     assert_int_equal(all.words, TEXTS);
     assert_true(fabs(all.loss - loss) < 1e-5);
     assert_true(l.memory.total_peak < 1 << 20);
     assert_ok(file_write(at("nul.jsonl"), "{\"text\": \"a b\"}\n\0\n", 18));
-    assert_fails(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer,
-                                     at("nul.jsonl"), "text", DTYPE_F32, NULL, &all),
-                 SOTTO_EFORMAT, "nul.jsonl:2: not valid JSON");
+    assert_fails(last_words_of(&l, tokenizer, at("nul.jsonl"), &all), SOTTO_EFORMAT,
+                 "nul.jsonl:2: not valid JSON");
     close_lab(&l);
     tokenizer_close(tokenizer);
 }
