@@ -1,4 +1,4 @@
-#include "cli/plan.h"
+#include "cli/run_text.h"
 
 #include <math.h>
 #include <stdio.h>
