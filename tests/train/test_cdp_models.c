@@ -92,7 +92,7 @@ static enum sotto_status import_own(struct training *t)
 static enum sotto_status rounds(struct run_worker *rw, struct lab *lab)
 {
     struct training *t = &rw->training;
-    struct running *running = &rw->oracle.running;
+    struct running_stats *running = &rw->oracle.running;
     const bool first = t->worker->rank == 0;
     for (int64_t s = 0; s < STEPS; s++) {
         struct round r;
@@ -103,7 +103,7 @@ static enum sotto_status rounds(struct run_worker *rw, struct lab *lab)
             lab->loss[s] = r.loss;
     }
     TRY(t->strategy->ops->export(t->strategy, first ? lab->x : NULL));
-    TRY(running_average(running, t->worker->world));
+    TRY(running_stats_average(running, t->worker->world));
     if (first && running->mean.dev)
         t->dev.ops->read(&t->dev, lab->kept, running->mean.view, running->mean.count);
     if (first)

@@ -171,11 +171,11 @@ enum sotto_status save_put_model(void *save_model, struct checkpoint *c)
 static enum sotto_status save_model(struct run_worker *w, struct checkpoint *c)
 {
     struct training *t = &w->training;
-    struct running *running = &w->oracle.running;
+    struct running_stats *running = &w->oracle.running;
     const bool leads = leads_run(w);
     float *flat, *state = NULL;
     const size_t count = running->mean.count;
-    TRY(running_average(running, t->worker->world));
+    TRY(running_stats_average(running, t->worker->world));
     TRY(training_export(t, leads, &flat));
     enum sotto_status st = SOTTO_OK;
     if (leads && count && !(state = calloc(count, sizeof *state)))
@@ -339,7 +339,7 @@ static enum sotto_status visit_hashed(struct run_worker *w, struct state_visitor
 {
     struct training *t = &w->training;
     TRY(visit_counts(t, v));
-    TRY(running_visit(&w->oracle.running, v, t->worker));
+    TRY(running_stats_visit(&w->oracle.running, v, t->worker));
     return t->strategy->ops->visit(t->strategy, v);
 }
 
@@ -352,7 +352,7 @@ enum sotto_status checkpoint_hash(struct run_worker *w, uint64_t *out)
     *out = 0;
     if (w->run->config.train.oracle == ORACLE_NULL)
         return SOTTO_OK;
-    TRY(running_average(&w->oracle.running, world));
+    TRY(running_stats_average(&w->oracle.running, world));
     TRY(training_export(t, leads_run(w), &flat));
     uint64_t *all = calloc((size_t)world->size, sizeof *all);
     state_hasher_init(&v);

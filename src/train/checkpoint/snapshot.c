@@ -114,7 +114,7 @@ enum sotto_status snapshots_open(struct run_worker *w)
 
 static void take_note(struct snapshots *s, int rank, const struct snapshot_note *n)
 {
-    meter_take(&s->common.training.meter, rank, &n->row);
+    meter_store_row(&s->common.training.meter, rank, &n->row);
     s->common.training.count.tokens += n->tokens;
     s->common.training.count.samples += n->samples;
 }
@@ -270,8 +270,8 @@ enum sotto_status snapshots_take(struct snapshots *s, int64_t step)
     if (!run_keeps(w->run))
         return SOTTO_OK;
     TRY(snapshots_look(s, true));
-    TRY(running_average(&w->oracle.running, t->worker->world));
-    TRY(meter_tell(&t->meter, &s->note.row));
+    TRY(running_stats_average(&w->oracle.running, t->worker->world));
+    TRY(meter_fill_row(&t->meter, &s->note.row));
     s->note.tokens = speaks ? t->count.own_tokens : 0;
     s->note.samples = speaks ? t->count.own_samples : 0;
     TRY(pack_state(s, &s->own, save_visit_own, w));

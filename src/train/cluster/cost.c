@@ -138,7 +138,7 @@ void meter_forget_lanes(struct meter *m)
     m->pause_wire = 0;
 }
 
-enum sotto_status meter_go_on(struct meter *m)
+enum sotto_status meter_resume(struct meter *m)
 {
     struct worker *w = m->worker;
     if (!w->ops->end_pause)
@@ -163,7 +163,7 @@ struct cost meter_read(const struct meter *m)
     return c;
 }
 
-enum sotto_status meter_tell(struct meter *m, struct meter_row *row)
+enum sotto_status meter_fill_row(struct meter *m, struct meter_row *row)
 {
     *row = (struct meter_row){0};
     TRY(mesh_rest(m->mesh)); /* messages in flight are saved with their result */
@@ -177,7 +177,7 @@ enum sotto_status meter_tell(struct meter *m, struct meter_row *row)
     return SOTTO_OK;
 }
 
-void meter_take(struct meter *m, int rank, const struct meter_row *row)
+void meter_store_row(struct meter *m, int rank, const struct meter_row *row)
 {
     m->each[rank] = *row;
 }
@@ -185,7 +185,7 @@ void meter_take(struct meter *m, int rank, const struct meter_row *row)
 enum sotto_status meter_gather(struct meter *m)
 {
     struct meter_row row;
-    TRY(meter_tell(m, &row));
+    TRY(meter_fill_row(m, &row));
     return comm_gather_bytes(m->worker->world, m->each, &row, sizeof row);
 }
 
@@ -214,7 +214,7 @@ static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
 
 /* Visits the number of micro-batches, so that the jitter continues where it was; an additional
  * worker takes another's number. */
-enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v)
+enum sotto_status meter_visit_jitter(struct meter *m, struct state_visitor *v)
 {
     struct worker *w = m->worker;
     int64_t of = w->size;

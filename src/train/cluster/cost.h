@@ -48,7 +48,7 @@ struct meter_row {
 /* Measures a worker's costs while training runs. Pauses for evaluations and checkpoints are not
  * training. Bytes that lanes send in a pause always count. Their time does not count, since no
  * worker computes or waits then, unless lanes stop in a pause and continue afterwards
- * (meter_go_on). */
+ * (meter_resume). */
 struct meter {
     struct worker *worker;
     const struct oracle *oracle;
@@ -76,20 +76,20 @@ void meter_stop(struct meter *m);
 void meter_forget_lanes(struct meter *m); /* at the end of a run that leaves lanes busy */
 /* Ends a pause of all workers. With modelled clocks each worker keeps its lead over the others and,
  * after the first pause of a resumed run, its lanes wait for the time in `owed`. */
-enum sotto_status meter_go_on(struct meter *m);
+enum sotto_status meter_resume(struct meter *m);
 struct cost meter_read(const struct meter *m);
 
 /* Gathers the costs of all workers; called by all of them before a save. */
 enum sotto_status meter_gather(struct meter *m);
 
-/* The parts of meter_gather, for workers that do not gather. meter_tell fills a worker's row;
- * meter_take stores the row of worker `rank` in another meter. */
-enum sotto_status meter_tell(struct meter *m, struct meter_row *row);
-void meter_take(struct meter *m, int rank, const struct meter_row *row);
+/* The parts of meter_gather, for workers that do not gather. meter_fill_row fills a worker's row;
+ * meter_store_row stores the row of worker `rank` in another meter. */
+enum sotto_status meter_fill_row(struct meter *m, struct meter_row *row);
+void meter_store_row(struct meter *m, int rank, const struct meter_row *row);
 
 /* Visit the costs of all workers, and the worker's number of micro-batches. Another number of
  * workers continues from the joined costs. */
 enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v);
-enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v);
+enum sotto_status meter_visit_jitter(struct meter *m, struct state_visitor *v);
 
 #endif

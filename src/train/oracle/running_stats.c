@@ -4,10 +4,10 @@
 
 #include "tensor/ops.h"
 
-enum sotto_status running_init(struct running *r, const struct model *model, struct device *dev,
-                               const float *start)
+enum sotto_status running_stats_init(struct running_stats *r, const struct model *model,
+                                     struct device *dev, const float *start)
 {
-    *r = (struct running){.model = model, .dev = dev};
+    *r = (struct running_stats){.model = model, .dev = dev};
     if (!model->state.n)
         return SOTTO_OK;
     const size_t count = table_count(&model->state);
@@ -24,17 +24,17 @@ enum sotto_status running_init(struct running *r, const struct model *model, str
 done:
     free(made);
     if (st != SOTTO_OK)
-        running_free(r);
+        running_stats_free(r);
     return st;
 }
 
-void running_free(struct running *r)
+void running_stats_free(struct running_stats *r)
 {
     buffer_free(&r->own);
     buffer_free(&r->mean);
 }
 
-enum sotto_status running_average(struct running *r, struct comm *world)
+enum sotto_status running_stats_average(struct running_stats *r, struct comm *world)
 {
     if (!r->own.dev)
         return SOTTO_OK;
@@ -44,7 +44,8 @@ enum sotto_status running_average(struct running *r, struct comm *world)
     return device_check(r->dev);
 }
 
-enum sotto_status running_visit(struct running *r, struct state_visitor *v, const struct worker *w)
+enum sotto_status running_stats_visit(struct running_stats *r, struct state_visitor *v,
+                                      const struct worker *w)
 {
     if (!r->own.dev)
         return SOTTO_OK;

@@ -8,22 +8,23 @@
 #include "io/state.h"
 #include "nn/model.h"
 
-struct running {
+struct running_stats {
     const struct model *model;
     struct device *dev;
     struct buffer own, mean; /* fp32, of the size of model->state */
 };
 
 /* `start`: initial values in host memory; NULL: the model's. */
-enum sotto_status running_init(struct running *r, const struct model *model, struct device *dev,
-                               const float *start);
-void running_free(struct running *r);
+enum sotto_status running_stats_init(struct running_stats *r, const struct model *model,
+                                     struct device *dev, const float *start);
+void running_stats_free(struct running_stats *r);
 
 /* Sets r->mean to the mean over all workers. Called by all workers. */
-enum sotto_status running_average(struct running *r, struct comm *world);
+enum sotto_status running_stats_average(struct running_stats *r, struct comm *world);
 
 /* Visits every worker's own state and the mean, from which another number of workers continues.
- * Before a save, running_average is called. */
-enum sotto_status running_visit(struct running *r, struct state_visitor *v, const struct worker *w);
+ * Before a save, running_stats_average is called. */
+enum sotto_status running_stats_visit(struct running_stats *r, struct state_visitor *v,
+                                      const struct worker *w);
 
 #endif

@@ -42,7 +42,7 @@ static enum sotto_status open_model_oracle(struct run_worker *w, struct trace *t
     const struct train_config *c = &run->config.train;
     struct run_oracle *o = &w->oracle;
     struct device *dev = &w->training.dev;
-    TRY(running_init(&o->running, &run->model, dev, run->start_state));
+    TRY(running_stats_init(&o->running, &run->model, dev, run->start_state));
     const struct model_oracle_setup setup = {
         .model = &run->model,
         .dev = dev,
@@ -93,7 +93,7 @@ static void close_run_oracle(void *source)
     if (w->training.oracle == &o->null.base)
         null_oracle_free(&o->null);
     trace_close(&o->trace);
-    running_free(&o->running);
+    running_stats_free(&o->running);
     if (o->pool.dev)
         pool_free(&o->pool);
 }
@@ -101,7 +101,7 @@ static void close_run_oracle(void *source)
 static enum sotto_status visit_run_oracle(void *source, struct state_visitor *v)
 {
     struct run_worker *w = source;
-    return running_visit(&w->oracle.running, v, w->training.worker);
+    return running_stats_visit(&w->oracle.running, v, w->training.worker);
 }
 
 static const struct training_source run_source = {
@@ -202,7 +202,7 @@ enum sotto_status run_worker_evaluate(struct run_worker *w, struct comm *among,
     struct strategy *s = w->training.strategy;
     struct evaluating job = {.w = w, .among = among};
     TRY(s->ops->gather(s, &job.theta));
-    TRY(running_average(&w->oracle.running, among));
+    TRY(running_stats_average(&w->oracle.running, among));
     TRY(worker->ops->compute(worker, evaluate_share, &job, 0));
     double all[] = {job.e.loss * (double)job.e.targets, (double)job.e.targets, (double)job.e.hits,
                     (double)job.e.near};

@@ -13,7 +13,7 @@ struct snapshots;
 struct run_oracle {
     struct pool pool;
     struct trace trace;
-    struct running running;
+    struct running_stats running;
     struct model_oracle model; /* open if its base.ops are set ... */
     struct null_oracle null;   /* ... or these */
 };

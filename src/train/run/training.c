@@ -201,7 +201,7 @@ void training_pause(struct training *t)
 
 enum sotto_status training_continue(struct training *t)
 {
-    TRY(meter_go_on(&t->meter));
+    TRY(meter_resume(&t->meter));
     if (t->setup.counts_between)
         meter_start(&t->meter);
     training_set_origin(t);
@@ -245,7 +245,7 @@ enum sotto_status training_visit_method(struct training *t, struct state_visitor
 
 enum sotto_status training_visit(struct training *t, struct state_visitor *v)
 {
-    TRY(meter_visit_begun(&t->meter, v));
+    TRY(meter_visit_jitter(&t->meter, v));
     if (t->setup.ops->visit)
         TRY(t->setup.ops->visit(t->setup.source, v));
     return t->strategy->ops->visit(t->strategy, v);
