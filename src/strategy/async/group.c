@@ -138,7 +138,7 @@ static enum sotto_status begin_group_round(void *arg)
         TRY(server_start(a->server));
     if (a->server && a->round.snapshot)
         server_hold_pushes(a->server, false);
-    a->round.pulled = a->round.evaluate = a->round.snapshot = a->round.meet = r->apart = false;
+    a->round.pulled = a->round.evaluate = a->round.snapshot = a->round.meet = r->diverged = false;
     if (!a->overlaps || a->announces) /* else the round began with the end of the last step */
         a->since = group_now(r);
     if (a->announces)
@@ -249,7 +249,7 @@ static enum sotto_status receive_answer(struct async *a)
 static enum sotto_status end_with_msg(struct async *a)
 {
     struct replicate *r = &a->base;
-    r->apart = true;
+    r->diverged = true;
     a->round.step = a->msg.step;
     a->round.most = a->msg.most;
     if (a->msg.kind == SERVER_MSG_SNAPSHOT) {
@@ -263,7 +263,7 @@ static enum sotto_status end_with_msg(struct async *a)
 }
 
 /* Adds this round to the push in the making. */
-static void count_round(struct async *a)
+static void add_round_to_push(struct async *a)
 {
     const struct replicate *r = &a->base;
     a->push.microbatches += (int64_t)r->own.microbatches;
@@ -280,7 +280,7 @@ enum sotto_status async_step(struct replicate *r, const struct plan *plan, doubl
     struct async *a = (struct async *)r;
     if (a->state == TASK_TRAINS) {
         TRY(replicate_local_step(r, plan->lr, scale));
-        count_round(a);
+        add_round_to_push(a);
         a->done++;
         if (r->own.meet)
             TRY(receive_server_msg(a));

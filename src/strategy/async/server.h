@@ -1,6 +1,6 @@
 /* The server of asynchronous DiLoCo: one long job in a lane of each worker of group 0, over the
- * slice of the parameters that the worker owns. server_loop.c is the job; server_api.c has the
- * calls of the worker. */
+ * slice of the parameters that the worker owns. server.c has the state, server_loop.c the job, and
+ * server_api.c the calls of the worker. */
 #ifndef SOTTO_STRATEGY_ASYNC_SERVER_H
 #define SOTTO_STRATEGY_ASYNC_SERVER_H
 
@@ -99,8 +99,13 @@ bool server_take_push(struct async_server *s, struct applied_push *out);
  * be taken once the process has kept its own state. */
 void server_hold_pushes(struct async_server *s, bool hold);
 
-/* The functions below are for the job. */
+/* The job. */
 enum sotto_status server_run(void *server);
+
+/* The functions below are for server_api.c and server_loop.c. server_init opens the state of a
+ * server whose first fields are set; server_free frees it with the struct, also after a failure. */
+enum sotto_status server_init(struct async_server *s);
+void server_free(struct async_server *s);
 
 static inline const struct async_config *server_options(const struct async_server *s)
 {

@@ -165,13 +165,13 @@ static bool passes_time(double time, double every, double *at)
     return true;
 }
 
-static bool save_is_due(struct async_server *s)
+static bool server_save_is_due(struct async_server *s)
 {
     const bool by_time = passes_time(server_now(s), server_save_seconds(s), &s->due.saves_at);
     return passes_multiple(server_step(s), s->setup->save_every, &s->due.saved) || by_time;
 }
 
-static bool evaluation_is_due(struct async_server *s)
+static bool server_evaluation_is_due(struct async_server *s)
 {
     const bool by_time =
         passes_time(server_now(s), server_options(s)->eval_seconds, &s->due.evaluates_at);
@@ -218,7 +218,7 @@ static enum sotto_status begin_due(struct async_server *s)
         s->due.saves_at = fmax(s->due.saves_at, server_now(s) + POLL_SECONDS);
         return SOTTO_OK;
     }
-    if (!ends && (save_waits(s) || !save_is_due(s)))
+    if (!ends && (save_waits(s) || !server_save_is_due(s)))
         return SOTTO_OK;
     if (!ends && hook)
         return send_markers(s);
@@ -279,7 +279,7 @@ static enum sotto_status take_push(struct async_server *s, const struct async_pu
     TRY(server_report_push(s, p));
     if (s->due.evaluates[p->group] == EVALUATES_NOW)
         s->due.evaluates[p->group] = EVALUATES_NOT;
-    if (evaluation_is_due(s))
+    if (server_evaluation_is_due(s))
         s->due.evaluates[p->group] = EVALUATES_NEXT;
     return answer_groups(s);
 }

@@ -28,9 +28,9 @@ enum sotto_status cdp_gather(struct strategy *strategy, const struct view **thet
         if (cdp_stage_home(c, k) == c->device)
             dev->ops->copy(dev, stage, cdp_truth(&c->stage[k]), c->stage[k].count);
         TRY(broadcast_from_home(c, k, stage));
-        s->asked_stage[k] = stage;
+        s->whole_stage[k] = stage;
     }
-    *theta = s->asked_stage;
+    *theta = s->whole_stage;
     return device_check(dev);
 }
 

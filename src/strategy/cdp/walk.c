@@ -269,7 +269,7 @@ enum sotto_status cdp_round(struct strategy *strategy, const struct plan *plan, 
     TRY(cdp_clip(c)); /* for a worker without an update in this round */
     TRY(receive_pending(c));
     TRY(cdp_wait_total(c));
-    shard_count_end(s, &c->sums.total[c->t & 1], out);
+    shard_fill_round(s, &c->sums.total[c->t & 1], out);
     if (plan->want_norm)
         TRY(cdp_sum_norm(c, out));
     TRY(keep_statistics(c));

@@ -91,7 +91,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     const struct every_config *c = replicate_options(r);
     const bool meets = replicate_boundary(r, c->n);
     if (c->n == 1) /* the groups never diverge */
-        r->apart = false;
+        r->diverged = false;
     if (!meets && c->update.sign == SIGN_OFF)
         return replicate_local_step(r, plan->lr, scale);
     TRY(decoupled_step(&e->base, meets ? &all : &own, plan, scale));

@@ -166,7 +166,7 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
 enum sotto_status overlap_end(struct overlap *o, struct round *out)
 {
     o->shard.carried = true;
-    shard_count_end(&o->shard, &o->sent, &o->round);
+    shard_fill_round(&o->shard, &o->sent, &o->round);
     *out = o->round;
     return device_check(o->shard.is.dev);
 }
@@ -178,7 +178,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     const struct mesh *mesh = s->is.mesh;
     const struct work on = work_in(s->is.mesh, mesh->lane);
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
-    shard_tell(s, &o->sent);
+    shard_pass_counts(s, &o->sent);
     *scale = shard_scale(s, &o->sent);
     for (int k = 0; k < table->n_stage; k++) {
         const struct slice at = shard_slice(s, k);
@@ -195,7 +195,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
 static enum sotto_status sit_out_job(void *arg)
 {
     struct overlap *o = arg;
-    shard_tell(&o->shard, &o->sent);
+    shard_pass_counts(&o->shard, &o->sent);
     TRY(replicate_step(o->shard.replicate, &o->plan, 0));
     return overlap_pulled(o) ? overlap_gather(o) : SOTTO_OK;
 }
@@ -211,7 +211,7 @@ enum sotto_status overlap_sit_out(struct overlap *o, struct round *out)
     TRY(lane_wait(lane));
     if (overlap_pulled(o))
         overlap_take(o);
-    shard_count_end(s, &o->sent, &o->round);
+    shard_fill_round(s, &o->sent, &o->round);
     *out = o->round;
     return device_check(s->is.dev);
 }

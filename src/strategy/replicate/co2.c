@@ -203,7 +203,7 @@ static enum sotto_status co2_boundary(struct co2 *c)
     if (c->norms.table)
         TRY(norms_measure(&c->norms, &r->on, r->x, c->now.view, c->norms.moved));
     TRY(work_copy(&r->on, r->x, c->now.view, r->count));
-    r->apart = false;
+    r->diverged = false;
     TRY(replicate_publish(r));
     c->in_flight = true;
     c->knows_d = false;

@@ -220,7 +220,7 @@ static enum sotto_status exchange_deltas(struct diloco *d)
     }
     if (r->weight > 0 || r->idle)
         TRY(work_copy(&r->on, r->x, d->x0.view, r->count)); /* theta_i <- theta(t) */
-    r->apart = part < d->active && r->is.mesh->n_r > 1;
+    r->diverged = part < d->active && r->is.mesh->n_r > 1;
     d->round++;
     TRY(replicate_publish(r));
     TRY(replicate_agree(r));

@@ -11,7 +11,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (!replicate_boundary(r, tau_every(replicate_options(r))))
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* x <- mean over R      */
-    r->apart = false;
+    r->diverged = false;
     TRY(replicate_publish(r));
     return replicate_agree(r);
 }

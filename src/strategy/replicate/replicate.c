@@ -78,7 +78,7 @@ enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct
 
 void replicate_anchor(struct replicate *r)
 {
-    r->apart = false;
+    r->diverged = false;
     r->steps = 0;
     if (r->ops->anchor)
         r->ops->anchor(r);
@@ -171,7 +171,7 @@ enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struc
 
 bool replicate_boundary(struct replicate *r, int64_t every)
 {
-    r->apart = r->is.mesh->n_r > 1;
+    r->diverged = r->is.mesh->n_r > 1;
     if (++r->steps < every)
         return false;
     r->steps = 0;
@@ -322,12 +322,12 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     TRY(visit_optimizer(r, v));
     const bool own = !r->ops->in_step && groups == mesh->n_r;
     if (loads)
-        r->apart = own && state_has(v, "x.");
+        r->diverged = own && state_has(v, "x.");
     if (loads && !own && state_has(v, "x.") && mesh->worker->rank == 0)
         log_info("going on with %d group%s after %lld whose parameters differed: all begin with "
                  "their average",
                  mesh->n_r, mesh->n_r == 1 ? "" : "s", (long long)groups);
-    if (r->apart)
+    if (r->diverged)
         TRY(replicate_visit_vector(r, v, "x", &x));
     state_leave(v);
     return loads ? state_ignore(v, "replica.") : SOTTO_OK;

@@ -70,7 +70,7 @@ struct replicate {
     struct view x;            /* the own vector                                           */
     double weight;            /* of this group in averages ...                            */
     double weights;           /* ... and of all groups together                           */
-    bool apart;               /* the groups' parameters differ just now                   */
+    bool diverged;            /* the groups' parameters differ */
     bool idle;                /* this group sits out: it computes nothing                 */
     bool stop;                /* all groups have agreed to stop behind this round         */
     bool save;                /* all groups have agreed to save behind this round */
@@ -123,7 +123,7 @@ struct replicate_ops {
     /* (optional) All that must survive, with nothing left of a step; without it: replicate_visit.
      */
     enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
-    /* (optional) While groups differ (r->apart): y <- the real parameters, in the line of work that
+    /* (optional) While groups differ (r->diverged): y <- the real parameters, in the line of work that
      * `across` belongs to; called by all workers. Without it: the groups' mean. */
     enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
     /* (optional) What `init` made; also where that has failed half-way. */

@@ -54,7 +54,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* xbar */
     TRY(slowmo_outer_step(s, plan->lr));
-    r->apart = false;
+    r->diverged = false;
     TRY(replicate_publish(r));
     return replicate_agree(r);
 }

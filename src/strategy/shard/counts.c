@@ -1,9 +1,10 @@
-/* What a round counts: micro-batches, targets and losses, of this worker and then of all. */
+/* The counts of a round: micro-batches, targets and losses, of this worker and then of all. */
 #include "strategy/shard/shard.h"
 
 #include <math.h>
 
-static enum sotto_status count(struct shard *s, int slot, int64_t index, struct device *dev)
+static enum sotto_status count_microbatch(struct shard *s, int slot, int64_t index,
+                                          struct device *dev)
 {
     struct oracle_result r;
     TRY(oracle_result(s->is.oracle, slot, dev, &r));
@@ -18,7 +19,7 @@ static enum sotto_status count(struct shard *s, int slot, int64_t index, struct 
 
 enum sotto_status shard_count(struct shard *s, int slot, int64_t index)
 {
-    return count(s, slot, index, NULL);
+    return count_microbatch(s, slot, index, NULL);
 }
 
 enum sotto_status counts_sum(const struct shard *s, struct counts *c)
@@ -33,7 +34,7 @@ enum sotto_status counts_sum(const struct shard *s, struct counts *c)
     return SOTTO_OK;
 }
 
-static enum sotto_status sum_counts(void *arg)
+static enum sotto_status sum_counts_job(void *arg)
 {
     struct shard *s = arg;
     return counts_sum(s, &s->counts);
@@ -41,24 +42,24 @@ static enum sotto_status sum_counts(void *arg)
 
 enum sotto_status shard_count_sum(struct shard *s)
 {
-    return lane_start(s->is.mesh->lane, sum_counts, s);
+    return lane_start(s->is.mesh->lane, sum_counts_job, s);
 }
 
-/* The loss is read by the lane, behind the backward of the last stage, while the others run. */
-static enum sotto_status count_last(void *arg)
+/* Reads the loss in the lane, after the backward of the last stage, while other stages run. */
+static enum sotto_status count_last_job(void *arg)
 {
     struct shard *s = arg;
-    TRY(count(s, 0, s->last, s->is.mesh->lane->dev));
-    return sum_counts(s);
+    TRY(count_microbatch(s, 0, s->last, s->is.mesh->lane->dev));
+    return sum_counts_job(s);
 }
 
 enum sotto_status shard_count_last(struct shard *s, int64_t index)
 {
     s->last = index;
-    return lane_start(s->is.mesh->lane, count_last, s);
+    return lane_start(s->is.mesh->lane, count_last_job, s);
 }
 
-void shard_agree(struct shard *s, const struct counts *c, struct round *out)
+void shard_fill_agreed(struct shard *s, const struct counts *c, struct round *out)
 {
     const struct replicate *r = s->replicate;
     if (r->ops->in_step) {
@@ -76,8 +77,8 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
     }
 }
 
-/* Groups that train apart for a while are taken to do as much as this one until they meet. */
-void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
+/* Until groups exchange, the other groups are assumed to do the same work as this group. */
+void shard_fill_round(struct shard *s, const struct counts *c, struct round *out)
 {
     const struct replicate *r = s->replicate;
     const double groups = r->ops->in_step ? 1 : r->weights;
@@ -89,10 +90,10 @@ void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
     out->loss = c->targets > 0 ? c->loss / c->targets : 0;
     out->whole = r->ops->in_step || s->is.mesh->n_r == 1;
     out->idle = r->idle;
-    shard_agree(s, c, out);
+    shard_fill_agreed(s, c, out);
 }
 
-void shard_tell(struct shard *s, const struct counts *c)
+void shard_pass_counts(struct shard *s, const struct counts *c)
 {
     s->replicate->own = (struct replicate_own){.tokens = c->tokens,
                                                .microbatches = c->microbatches,

@@ -1,15 +1,15 @@
-/* Data parallelism: every worker of a group has all parameters, gradients are averaged, and
- * everybody makes the same step. The sum of a stage starts as soon as its backward is done and
+/* Data parallelism: every worker of a group has all parameters, gradients are averaged, and all
+ * workers make the same step. The sum of a stage starts as soon as the stage's backward is done and
  * overlaps the rest of backward.
  *
- * With one worker it is plain training, which every method must equal when it runs alone. */
+ * With one worker this is plain training, which every method must equal with one worker. */
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
 #include "tensor/ops.h"
 
-/* One sum over everybody where the groups' gradients are summed, else over the group. */
-static enum sotto_status sum_stage(void *arg)
+/* Sums over all workers if the replicate method sums gradients, else over the group. */
+static enum sotto_status ddp_sum_stage(void *arg)
 {
     const struct stage_job *job = arg;
     struct shard *s = job->shard;
@@ -22,14 +22,14 @@ static enum sotto_status sum_stage(void *arg)
     return shard_widen(s, g, sent, count);
 }
 
-static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
+static enum sotto_status ddp_round(struct strategy *strategy, const struct plan *plan,
                                    struct round *out)
 {
     struct shard *s = (struct shard *)strategy;
     const struct vector_pair g = {.x = s->g.view, .count = s->g.count};
     *out = (struct round){.grad_norm = -1};
     TRY(shard_begin(s, plan, &s->g));
-    TRY(shard_accumulate(s, sum_stage)); /* g = sum_i grad f_i */
+    TRY(shard_accumulate(s, ddp_sum_stage)); /* g = sum_i grad f_i */
     if (shard_abandoned(s, out))
         return device_check(s->is.dev);
     double scale = shard_scale(s, &s->counts);
@@ -61,7 +61,7 @@ static const struct strategy_ops ops = {
     .abandons = true,
     .bytes = sizeof(struct shard),
     .init = init,
-    .round = run_round,
+    .round = ddp_round,
     .settle = shard_settle,
     .gather = shard_theta,
     .export = shard_export,

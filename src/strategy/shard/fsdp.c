@@ -1,10 +1,9 @@
 /* Fully sharded data parallelism (ZeRO stage 3, Rajbhandari et al. 2020): parameters, gradients and
- * optimizer live in slices. A stage is gathered right before it is computed, while the one before
- * it computes, and dropped after; its gradient is reduce-scattered while the next stage's backward
- * runs. What the last step has left of a stage (an exchange over the groups) is ended before it is
- * gathered.
+ * optimizer live in slices. A stage is gathered while the stage before computes, and dropped after
+ * use; its gradient is reduce-scattered while the next stage's backward runs. The part of the last
+ * step that remains for a stage (an exchange over the groups) ends before the stage is gathered.
  *
- * A stage whose parameters others read too (a tied embedding) stays gathered for the whole
+ * A stage whose parameters other stages read, too (a tied embedding), stays gathered for the whole
  * micro-batch. */
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
@@ -17,12 +16,12 @@ struct fsdp {
     struct shard shard;
     struct lane *gathers, *reduces; /* the mesh's */
     struct comm *gather_comm;
-    struct comm_collective *gather, *reduce; /* (n_stage) their jobs */
-    struct buffer room[2], g_room[2];        /* stages in turn: computed with, and on their way */
-    struct buffer *kept, *g_kept;            /* (n_stage) of stages that others need; else empty */
-    int reducing;                            /* the stage whose reduction is under way, -1: none */
-    bool fresh;            /* the micro-batch's backward writes gradients                  */
-    struct buffer pending; /* gradients that a checkpoint left to the next round */
+    struct comm_collective *gather, *reduce; /* (n_stage) arguments of the lanes' jobs */
+    struct buffer room[2], g_room[2];        /* alternate: one stage computes, one is in flight */
+    struct buffer *kept, *g_kept; /* (n_stage) of stages that other stages read; else not open */
+    int reducing;                 /* the stage whose reduction is in flight; -1: none */
+    bool fresh;                   /* the micro-batch's backward writes gradients */
+    struct buffer pending;        /* gradients of a checkpoint, for the next round */
 };
 
 static struct view own_theta(const struct fsdp *f, int k)
@@ -31,7 +30,7 @@ static struct view own_theta(const struct fsdp *f, int k)
     return view_at(s->theta.dev ? s->theta.view : s->x.view, shard_slice(s, k).in_own);
 }
 
-/* theta_stage[k] becomes whole. */
+/* Starts the all-gather of theta_stage[k]. */
 static enum sotto_status gather_stage(struct fsdp *f, int k)
 {
     const struct shard *s = &f->shard;
@@ -41,8 +40,8 @@ static enum sotto_status gather_stage(struct fsdp *f, int k)
     return lane_start(f->gathers, comm_collect, &f->gather[k]);
 }
 
-/* The own slice of g_stage[k] becomes the group's sum. */
-static enum sotto_status reduce_stage(struct fsdp *f, int k)
+/* Starts the reduce-scatter of g_stage[k] into the own slice of g_stage[k]. */
+static enum sotto_status fsdp_reduce_stage(struct fsdp *f, int k)
 {
     const struct shard *s = &f->shard;
     const struct view g = s->g_stage[k], mine = view_at(g, shard_slice(s, k).in_stage);
@@ -52,8 +51,8 @@ static enum sotto_status reduce_stage(struct fsdp *f, int k)
     return lane_start(f->reduces, comm_collect, &f->reduce[k]);
 }
 
-/* The own slice of the round's gradient, over the groups. */
-static enum sotto_status sum_stage(void *arg)
+/* Sums the own slice of the round's gradient over the groups. */
+static enum sotto_status fsdp_sum_stage(void *arg)
 {
     const struct stage_job *job = arg;
     struct shard *s = job->shard;
@@ -64,29 +63,29 @@ static enum sotto_status sum_stage(void *arg)
     return shard_widen(s, g, sent, at.count);
 }
 
-/* A micro-batch visits 2n stages: 0 .. n-1 forward, n-1 .. 0 backward. */
-static int stage_of(int visit, int n)
+/* Returns the stage of a visit: a micro-batch visits 0 .. n-1 forward, then n-1 .. 0 backward. */
+static int visited_stage(int visit, int n)
 {
     return visit < n ? visit : 2 * n - 1 - visit;
 }
 
-/* Begins to gather what `visit` computes with, unless it is there: kept, or just used by the last
+/* Starts to gather the parameters of `visit`, unless they are gathered: kept, or used by the last
  * forward. */
-static enum sotto_status prefetch(struct fsdp *f, int visit)
+static enum sotto_status prefetch_stage(struct fsdp *f, int visit)
 {
     struct shard *s = &f->shard;
-    const int n = s->is.oracle->table->n_stage, k = stage_of(visit, n);
+    const int n = s->is.oracle->table->n_stage, k = visited_stage(visit, n);
     if (visit >= 2 * n || visit == n || f->kept[k].dev)
         return SOTTO_OK;
     TRY(shard_ready(s, k));
-    s->theta_stage[k] =
-        f->room[visit < n ? visit % 2 : (visit + 1) % 2].view; /* not the last visit's */
+    s->theta_stage[k] = f->room[visit < n ? visit % 2 : (visit + 1) % 2]
+                            .view; /* the last visit uses the other room */
     return gather_stage(f, k);
 }
 
-/* Whether what that visit wants is still on its way and nothing is to set out behind it. Then the
- * stage before it need not wait: it is computed first, though the gather has nothing beside it. */
-static enum sotto_status put_off(struct fsdp *f, int visit, bool *out)
+/* Sets *out = true if the exchange of the visit's stage is in flight, and no later stage starts an
+ * exchange. Then the stage before is computed first, although the gather overlaps no computing. */
+static enum sotto_status delays_prefetch(struct fsdp *f, int visit, bool *out)
 {
     const struct shard *s = &f->shard;
     const struct replicate *r = s->replicate;
@@ -97,9 +96,9 @@ static enum sotto_status put_off(struct fsdp *f, int visit, bool *out)
     return SOTTO_OK;
 }
 
-/* Waits for the reduction under way and adds its slice to the round's gradient; with the round's
- * last micro-batch the slice is complete in this group, and its sum over the groups begins. */
-static enum sotto_status settle(struct fsdp *f, bool last)
+/* Waits for the reduction in flight and adds its slice to the round's gradient. With the round's
+ * last micro-batch the slice is complete in this group, and its sum over the groups starts. */
+static enum sotto_status settle_reduction(struct fsdp *f, bool last)
 {
     struct shard *s = &f->shard;
     const int k = f->reducing;
@@ -110,10 +109,10 @@ static enum sotto_status settle(struct fsdp *f, bool last)
     TRY(work_axpy(&s->on, view_at(s->g.view, at.in_own), 1, view_at(s->g_stage[k], at.in_stage),
                   at.count));
     f->reducing = -1;
-    return last ? lane_start(f->reduces, sum_stage, &s->job[k]) : SOTTO_OK;
+    return last ? lane_start(f->reduces, fsdp_sum_stage, &s->job[k]) : SOTTO_OK;
 }
 
-/* Backward adds to zeros, unless it writes. */
+/* Fills the gradient with zeros, unless backward writes instead of adding. */
 static enum sotto_status clear_stage(struct fsdp *f, int k)
 {
     const struct shard *s = &f->shard;
@@ -129,11 +128,11 @@ static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
         TRY(clear_stage(f, k));
     }
     TRY(oracle_backward(s->is.oracle, 0, k, s->theta_stage, s->g_stage)); /* g_k complete */
-    TRY(settle(f, last)); /* k+1's overlapped it     */
-    return reduce_stage(f, k);
+    TRY(settle_reduction(f, last)); /* overlapped: reduction k+1 */
+    return fsdp_reduce_stage(f, k);
 }
 
-static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
+static enum sotto_status run_microbatch(struct fsdp *f, int64_t index, bool last)
 {
     struct shard *s = &f->shard;
     struct oracle *o = s->is.oracle;
@@ -144,33 +143,33 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         TRY(shard_ready(s, k));
         TRY(gather_stage(f, k));
     }
-    TRY(oracle_begin(o, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(o, 0, index, shard_data_rank(s), s->is.config->weight == WEIGHT_TOKENS));
     f->fresh = oracle_fresh(o, 0);
     for (int k = 0; k < n; k++)
         if (f->kept[k].dev)
             TRY(clear_stage(f, k));
-    TRY(prefetch(f, 0));
+    TRY(prefetch_stage(f, 0));
     for (int visit = 0; visit < 2 * n; visit++) {
         bool late;
         TRY(lane_wait(f->gathers)); /* theta_k whole             */
-        TRY(put_off(f, visit + 1, &late));
+        TRY(delays_prefetch(f, visit + 1, &late));
         if (!late)
-            TRY(prefetch(f, visit + 1)); /* overlaps this stage       */
+            TRY(prefetch_stage(f, visit + 1)); /* overlaps this stage       */
         if (visit < n)
             TRY(oracle_forward(o, 0, visit, s->theta_stage));
         else
-            TRY(backward_stage(f, stage_of(visit, n), last));
+            TRY(backward_stage(f, visited_stage(visit, n), last));
         if (visit == n && last)
             TRY(shard_count_last(s, index));
         if (late)
-            TRY(prefetch(f, visit + 1));
+            TRY(prefetch_stage(f, visit + 1));
     }
     if (!last)
         TRY(shard_count(s, 0, index));
-    return settle(f, last);
+    return settle_reduction(f, last);
 }
 
-/* Gradients that were computed before the run was resumed, whole on whoever took them over. */
+/* Adds the gradients of a checkpoint (shard_visit_pending). */
 static enum sotto_status add_pending(struct fsdp *f)
 {
     struct shard *s = &f->shard;
@@ -179,16 +178,16 @@ static enum sotto_status add_pending(struct fsdp *f)
     for (int k = 0; k < table->n_stage; k++) {
         s->g_stage[k] = f->g_kept[k].dev ? f->g_kept[k].view : f->g_room[0].view;
         TRY(work_copy(&s->on, s->g_stage[k], view_at(f->pending.view, table->stage_start[k]),
-                      table_stage_count(table, k))); /* as what is sent */
-        TRY(reduce_stage(f, k));
-        TRY(settle(f, false));
+                      table_stage_count(table, k))); /* in the type that is sent */
+        TRY(fsdp_reduce_stage(f, k));
+        TRY(settle_reduction(f, false));
     }
     buffer_free(&f->pending);
     return SOTTO_OK;
 }
 
-static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
-                                   struct round *out)
+static enum sotto_status fsdp_round(struct strategy *strategy, const struct plan *plan,
+                                    struct round *out)
 {
     struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
@@ -197,12 +196,12 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;
     TRY(shard_begin(s, plan, &s->g));
-    TRY(shard_clear(s)); /* of slices, that sums are added to */
-    const int n = s->replicate->idle ? 0 : s->is.config->accumulate; /* it may begin or end here */
+    TRY(shard_clear(s)); /* the slices, to which sums are added */
+    const int n = s->replicate->idle ? 0 : s->is.config->accumulate; /* shard_begin sets idle */
     if (carried)
         TRY(add_pending(f));
     for (int i = 0; i < n; i++)
-        TRY(micro_batch(f, s->next + i, i == n - 1));
+        TRY(run_microbatch(f, s->next + i, i == n - 1));
     TRY(lane_wait(f->reduces));
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm)
@@ -241,8 +240,9 @@ static void free_fsdp(struct strategy *s)
     shard_free(s);
 }
 
-/* Memory for the stages that others need, and two rooms for the largest of the rest. */
-static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
+/* Opens buffers for the stages that other stages read, and two rooms for the largest other stage.
+ */
+static enum sotto_status make_fsdp_rooms(struct fsdp *f, enum dtype type)
 {
     struct shard *s = &f->shard;
     const struct table *table = s->is.oracle->table;
@@ -281,12 +281,12 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
     return st;
 }
 
-static struct view theta_at(struct shard *s, const struct slice *at)
+static struct view own_theta_at(struct shard *s, const struct slice *at)
 {
     return view_at(s->theta.view, at->in_own);
 }
 
-static struct view g_at(struct shard *s, const struct slice *at)
+static struct view own_g_at(struct shard *s, const struct slice *at)
 {
     return view_at(s->g.view, at->in_own);
 }
@@ -300,10 +300,10 @@ static enum sotto_status init(struct strategy *strategy, const struct strategy_s
     s->later = true;
     TRY(shard_init(s, setup, owned_slices));
     TRY(shard_vectors(s, s->own.count, false));
-    TRY(shard_replicate(s, NULL, s->theta.dev ? theta_at : NULL, g_at));
+    TRY(shard_replicate(s, NULL, s->theta.dev ? own_theta_at : NULL, own_g_at));
     if (s->replicate->ops->sums_gradient && mesh->n_r > 1)
         TRY(shard_wire_open(s, shard_largest(s) / (size_t)mesh->n_s));
-    TRY(make_rooms(f, strategy_type(setup->config)));
+    TRY(make_fsdp_rooms(f, strategy_type(setup->config)));
     TRY(mesh_lane(mesh, mesh->shard, &f->gathers));
     return mesh_duplicate(mesh, mesh->shard, f->gathers, &f->gather_comm);
 }
@@ -311,7 +311,7 @@ static enum sotto_status init(struct strategy *strategy, const struct strategy_s
 static const struct strategy_ops ops = {
     .bytes = sizeof(struct fsdp),
     .init = init,
-    .round = run_round,
+    .round = fsdp_round,
     .settle = shard_settle,
     .gather = shard_gather,
     .export = shard_export,
@@ -325,6 +325,6 @@ const struct method method_fsdp = {
     .axis = METHOD_SHARD,
     .about =
         "fully sharded: parameters, gradients and state are all in slices, and a layer's parameters "
-        "are gathered just before it is computed",
+        "are gathered just before the layer is computed",
     .shard = &ops,
 };

@@ -1,4 +1,4 @@
-/* What a worker owns, and the whole that the group's workers own together. */
+/* The part of the parameters that a worker owns, and the whole of all workers' parts. */
 #include "strategy/shard/shard.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "tensor/ops.h"
 
-/* Every piece of what is owned lies in one stage. */
+/* Lists the own part by stages: each slice is within one stage. */
 static enum sotto_status list_slices(struct shard *s)
 {
     const struct table *table = s->is.oracle->table;
@@ -22,7 +22,7 @@ static enum sotto_status list_slices(struct shard *s)
     return SOTTO_OK;
 }
 
-enum sotto_status shard_own(struct shard *s, owned_rule *rule)
+enum sotto_status shard_list_owned(struct shard *s, owned_rule *rule)
 {
     const struct table *table = s->is.oracle->table;
     const int n = s->is.mesh->n_s;
@@ -34,16 +34,22 @@ enum sotto_status shard_own(struct shard *s, owned_rule *rule)
         return SOTTO_OK;
     s->each = calloc((size_t)n, sizeof *s->each);
     if (!s->each)
-        return fail(SOTTO_ENOMEM, "no memory for what %d workers own", n);
+        return fail(SOTTO_ENOMEM, "no memory for the parts of %d workers", n);
     for (int i = 0; i < n; i++)
         TRY(rule(&s->each[i], table, i, n));
     return SOTTO_OK;
 }
 
+bool shard_alone(const struct shard *s)
+{
+    const struct mesh *mesh = s->is.mesh;
+    return (s->replicate->ops->in_step ? mesh->worker->size : mesh->n_s) == 1;
+}
+
 struct slice shard_slice(const struct shard *s, int k)
 {
     const struct table *table = s->is.oracle->table;
-    if (s->rule == owned_slices) { /* a thousand simulated workers need not look at their lists */
+    if (s->rule == owned_slices) { /* fast path: 1,000 simulated workers search no lists */
         const size_t of = (size_t)s->is.mesh->n_s, count = table_stage_count(table, k) / of;
         return (struct slice){k, count, (size_t)s->is.mesh->s * count, table->stage_start[k] / of};
     }
@@ -110,7 +116,7 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
     return st;
 }
 
-/* Every worker's pieces of stage k, one after the other, where they are not equal slices. */
+/* Broadcasts every worker's pieces of stage k, one after the other, as they are no equal slices. */
 static enum sotto_status send_pieces(struct shard *s, struct comm *within, int k, struct view stage)
 {
     const struct table *table = s->is.oracle->table;
@@ -139,13 +145,36 @@ enum sotto_status shard_complete_theta(struct shard *s)
     return SOTTO_OK;
 }
 
-/* What is owned of the real parameters: x, or the groups' mean of it. */
-static enum sotto_status truth(struct shard *s, struct view *out)
+/* Ends the last step for stages up to `last`; all workers take the stages in order. */
+static enum sotto_status ready_up_to(struct shard *s, int last)
+{
+    for (int k = s->ready; k <= last; k++) {
+        TRY(replicate_ready(s->replicate, k));
+        if (s->completes)
+            TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
+        s->ready = k + 1;
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_ready(struct shard *s, int k)
+{
+    return ready_up_to(s, s->reads[k]);
+}
+
+enum sotto_status shard_settle(struct strategy *strategy)
+{
+    struct shard *s = (struct shard *)strategy;
+    return ready_up_to(s, s->is.oracle->table->n_stage - 1);
+}
+
+/* Returns the own part of the real parameters: x, or the groups' mean of x. */
+static enum sotto_status real_slices(struct shard *s, struct view *out)
 {
     struct replicate *r = s->replicate;
     struct device *dev = s->is.dev;
     *out = r->x;
-    if (!r->apart)
+    if (!r->diverged)
         return SOTTO_OK;
     if (!s->mean.dev)
         TRY(buffer_init(&s->mean, dev, DTYPE_F32, r->count, MEMORY_SCRATCH));
@@ -162,18 +191,19 @@ enum sotto_status shard_export(struct strategy *strategy, float *flat)
     const struct table *table = s->is.oracle->table;
     struct device *dev = s->is.dev;
     struct view x;
-    float *room = NULL; /* for a stage that this worker only helps to gather */
+    float *scratch = NULL; /* for a stage that other workers export */
     TRY(shard_settle(strategy));
-    enum sotto_status st = truth(s, &x);
+    enum sotto_status st = real_slices(s, &x);
     for (int k = 0, i = 0; k < table->n_stage && st == SOTTO_OK; k++) {
         size_t count = table_stage_count(table, k);
-        float *stage = flat ? flat + table->stage_start[k] : realloc(room, count * sizeof *room);
+        float *stage =
+            flat ? flat + table->stage_start[k] : realloc(scratch, count * sizeof *scratch);
         if (!stage) {
             st = fail(SOTTO_ENOMEM, "no memory for a stage of %zu parameters", count);
             break;
         }
         if (!flat)
-            room = stage;
+            scratch = stage;
         for (; i < s->n_slice && s->slice[i].stage == k; i++)
             dev->ops->read(dev, stage + s->slice[i].in_stage, view_at(x, s->slice[i].in_own),
                            s->slice[i].count);
@@ -181,7 +211,7 @@ enum sotto_status shard_export(struct strategy *strategy, float *flat)
         if (st == SOTTO_OK)
             st = shard_complete(s, s->is.mesh->shard, k, view_of(stage, DTYPE_F32));
     }
-    free(room);
+    free(scratch);
     return st;
 }
 
@@ -193,7 +223,7 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
     const enum dtype type = strategy_type(s->is.config);
     struct view x;
     TRY(shard_settle(strategy));
-    TRY(truth(s, &x));
+    TRY(real_slices(s, &x));
     if (!s->whole.dev)
         TRY(buffer_init(&s->whole, dev, type, table_count(table), MEMORY_SCRATCH));
     for (int k = 0, i = 0; k < table->n_stage; k++) {
@@ -202,9 +232,9 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
             dev->ops->copy(dev, view_at(stage, s->slice[i].in_stage),
                            view_at(x, s->slice[i].in_own), s->slice[i].count);
         TRY(shard_complete(s, s->is.mesh->shard, k, stage));
-        s->asked_stage[k] = stage;
+        s->whole_stage[k] = stage;
     }
-    *theta = s->asked_stage;
+    *theta = s->whole_stage;
     return device_check(dev);
 }
 
@@ -212,7 +242,7 @@ enum sotto_status shard_theta(struct strategy *strategy, const struct view **the
 {
     const struct shard *s = (const struct shard *)strategy;
     TRY(shard_settle(strategy));
-    if (s->replicate->apart)
+    if (s->replicate->diverged)
         return shard_gather(strategy, theta);
     *theta = s->theta_stage;
     return SOTTO_OK;
@@ -222,13 +252,13 @@ enum sotto_status shard_import(struct strategy *strategy, const float *flat)
 {
     struct shard *s = (struct shard *)strategy;
     struct device *dev = s->is.dev;
-    TRY(shard_settle(strategy)); /* others wait for what is under way */
+    TRY(shard_settle(strategy)); /* other workers wait for an exchange in flight */
     for (int i = 0; i < s->own.n; i++) {
         const struct owned_range *r = &s->own.range[i];
         dev->ops->write(dev, view_at(s->replicate->x, r->at), flat + r->begin, r->end - r->begin);
     }
     s->carried = false;
-    TRY(device_check(dev)); /* the replicate method's may be another */
+    TRY(device_check(dev)); /* the replicate method may have another device */
     replicate_anchor(s->replicate);
     TRY(replicate_publish(s->replicate));
     return device_check(s->replicate->is.dev);

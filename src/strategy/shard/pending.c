@@ -1,4 +1,4 @@
-/* Gradients that a checkpoint caught between their computation and their step. */
+/* Gradients of a checkpoint that were computed and not applied yet. */
 #include "strategy/shard/shard.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "tensor/ops.h"
 
-/* A run that added them up in another type, or another method, left them in it. */
+/* Visits a gradient; a file may have another type, of another method or other options. */
 static enum sotto_status visit_gradient(struct shard *s, struct state_visitor *v, struct view g)
 {
     const struct table *table = s->is.oracle->table;
@@ -41,8 +41,9 @@ static enum sotto_status visit_worker(struct shard *s, struct state_visitor *v, 
     return SOTTO_OK;
 }
 
-/* Only the place in the data, of any worker of the saved run. */
-static enum sotto_status place_of(struct state_visitor *v, int worker, int workers, int64_t *next)
+/* Visits the place in the data alone, of any worker of the saved run. */
+static enum sotto_status visit_worker_place(struct state_visitor *v, int worker, int workers,
+                                            int64_t *next)
 {
     TRY(state_enter_own(v, "worker", worker, workers));
     TRY(state_count(v, "next", next, STATE_STEPS));
@@ -50,8 +51,8 @@ static enum sotto_status place_of(struct state_visitor *v, int worker, int worke
     return SOTTO_OK;
 }
 
-/* This worker takes over what workers rank, rank + size, ... of `saved` have left: each is added
- * once, by somebody. Everybody goes on behind the one that was furthest. */
+/* Takes over the gradients of workers rank, rank + size, ... of `saved`, so that each gradient is
+ * added once. All workers continue after the worker that was furthest in its data. */
 static enum sotto_status take_over(struct shard *s, struct state_visitor *v, struct view g,
                                    int saved)
 {
@@ -69,10 +70,10 @@ static enum sotto_status take_over(struct shard *s, struct state_visitor *v, str
             st = visit_worker(s, v, i, saved, &next, &c, more.view);
             dev->ops->axpy(dev, g, 1, more.view, count);
         } else {
-            st = place_of(v, i, saved, &next);
+            st = visit_worker_place(v, i, saved, &next);
         }
         if (st != SOTTO_OK)
-            break; /* what was read may be out of bounds */
+            break; /* the values may be out of bounds */
         if (next > furthest)
             furthest = next;
         s->counts.loss += c.loss;
@@ -98,7 +99,7 @@ enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, 
             return fail(SOTTO_EFORMAT, "state 'pending' is of %lld workers", (long long)workers);
         s->carried = true;
         s->empty = NULL;
-        if (workers == w->size && s->base.ops->history) /* others want all at the same place */
+        if (workers == w->size && s->base.ops->history) /* other members need equal places */
             TRY(visit_worker(s, v, w->rank, w->size, &s->next, &s->counts, g));
         else
             TRY(take_over(s, v, g, (int)workers));

@@ -5,7 +5,7 @@
 
 #include "tensor/ops.h"
 
-/* Which stages' parameters each stage reads: the last one of them. */
+/* Sets reads[k]: the last stage whose parameters stage k reads. */
 static enum sotto_status list_reads(struct shard *s)
 {
     struct oracle *o = s->is.oracle;
@@ -34,15 +34,15 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_setup *setup
     s->on = (struct work){setup->mesh, NULL, setup->dev};
     s->theta_stage = calloc((size_t)n, sizeof *s->theta_stage);
     s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
-    s->asked_stage = calloc((size_t)n, sizeof *s->asked_stage);
+    s->whole_stage = calloc((size_t)n, sizeof *s->whole_stage);
     s->job = calloc((size_t)n, sizeof *s->job);
-    if (!s->theta_stage || !s->g_stage || !s->asked_stage || !s->job)
+    if (!s->theta_stage || !s->g_stage || !s->whole_stage || !s->job)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         s->job[k] = (struct stage_job){s, k};
     s->ready = n;
     TRY(list_reads(s));
-    return shard_own(s, rule);
+    return shard_list_owned(s, rule);
 }
 
 enum sotto_status shard_vectors(struct shard *s, size_t count, bool copied)
@@ -76,7 +76,7 @@ void shard_free(struct strategy *strategy)
     buffer_free(&s->wire);
     free(s->theta_stage);
     free(s->g_stage);
-    free(s->asked_stage);
+    free(s->whole_stage);
     free(s->job);
     free(s->reads);
     free(s->own_g);
@@ -105,8 +105,8 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
         TRY(r->ops->begin(r, plan, &meet));
         s->next = r->data.own ? s->next : r->data.microbatch;
     }
-    /* Gradients that came with a checkpoint are not computed again; groups that train apart cannot
-     * know of each other. */
+    /* Not abandoned: a round with gradients of a checkpoint, which cannot be computed again, and a
+     * round without an exchange between the groups. */
     s->asked = !s->carried && r->ops->in_step ? plan->asked : NULL;
     if (!s->carried) {
         s->empty = g;
@@ -122,13 +122,13 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
 enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
                              struct round *out)
 {
-    shard_tell(s, &s->counts);
+    shard_pass_counts(s, &s->counts);
     if (!s->replicate->idle)
         s->next += s->is.config->accumulate;
-    shard_count_end(s, &s->counts, out); /* by the groups that train in this round ... */
+    shard_fill_round(s, &s->counts, out); /* with the groups of this round */
     s->ready = 0;
     TRY(replicate_step(s->replicate, plan, scale));
-    shard_agree(s, &s->counts, out); /* ... before another number of them begins    */
+    shard_fill_agreed(s, &s->counts, out); /* the step may change it */
     return s->replicate->left ? SOTTO_OK : shard_settle(&s->base);
 }
 
@@ -137,30 +137,7 @@ enum sotto_status shard_end(const struct shard *s, const struct plan *plan)
     return shard_alone(s) && !plan->want_norm ? device_failed(s->is.dev) : device_check(s->is.dev);
 }
 
-/* Everybody comes to the stages in their order. */
-static enum sotto_status ready_up_to(struct shard *s, int last)
-{
-    for (int k = s->ready; k <= last; k++) {
-        TRY(replicate_ready(s->replicate, k));
-        if (s->completes)
-            TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
-        s->ready = k + 1;
-    }
-    return SOTTO_OK;
-}
-
-enum sotto_status shard_ready(struct shard *s, int k)
-{
-    return ready_up_to(s, s->reads[k]);
-}
-
-enum sotto_status shard_settle(struct strategy *strategy)
-{
-    struct shard *s = (struct shard *)strategy;
-    return ready_up_to(s, s->is.oracle->table->n_stage - 1);
-}
-
-/* The counts come first, so that here all workers know whether one of them has abandoned. */
+/* The counts are summed before: all workers know here if a worker has abandoned the round. */
 static enum sotto_status complete_unless_abandoned(void *arg)
 {
     const struct stage_job *job = arg;
@@ -172,19 +149,19 @@ static enum sotto_status start_stage(struct shard *s, int k)
     return lane_start(s->is.mesh->lane, complete_unless_abandoned, &s->job[k]);
 }
 
-/* g += grad f_i, = of the first; after the last micro-batch a stage is complete here and its sum
- * over the workers begins. The loss is known behind the first backward, so its sum goes ahead of
- * them. */
+/* g += grad f_i (= for the first micro-batch of an empty g). In the last micro-batch each stage's
+ * gradient is complete after its backward, and the sum over the workers starts. The loss is known
+ * after the first backward, so the sum of the counts starts before the sums of stages. */
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete)
 {
     struct oracle *o = s->is.oracle;
     const int n = o->table->n_stage;
-    TRY(oracle_begin(o, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(o, 0, index, shard_data_rank(s), s->is.config->weight == WEIGHT_TOKENS));
     if (s->empty && oracle_fresh(o, 0))
         s->empty = NULL;
     TRY(shard_clear(s));
     for (int k = 0; k < n; k++) {
-        TRY(shard_ready(s, k)); /* what the last step has left of it */
+        TRY(shard_ready(s, k)); /* end the last step here */
         TRY(oracle_forward(o, 0, k, s->theta_stage));
     }
     for (int k = n - 1; k >= 0; k--) {
@@ -199,12 +176,13 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
     return complete ? SOTTO_OK : shard_count(s, 0, index);
 }
 
-/* What the others wait for: the counts, which say so, and the stages, which then take no time. */
-static enum sotto_status abandon(struct shard *s, bool alone)
+/* Abandons the round: runs the sums for which the other workers wait. The counts report the end, so
+ * the sums of stages do nothing. */
+static enum sotto_status abandon_round(struct shard *s, bool alone)
 {
     s->counts.votes = (struct votes){.stop = 1};
     s->counts.abandoned = 1;
-    TRY(shard_settle(&s->base)); /* others may have come so far */
+    TRY(shard_settle(&s->base)); /* other workers may be at this point */
     if (alone)
         return SOTTO_OK;
     TRY(shard_count_sum(s));
@@ -225,10 +203,10 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     const bool alone = shard_alone(s);
     if (n == 0)
-        TRY(shard_clear(s)); /* the step reads it */
+        TRY(shard_clear(s)); /* the step reads g */
     for (int i = 0; i < n; i++) {
         if (n > 1 && s->asked && *s->asked)
-            return abandon(s, alone);
+            return abandon_round(s, alone);
         TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
     }
     if (!alone)
@@ -236,16 +214,10 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
     return SOTTO_OK;
 }
 
-int shard_data(const struct shard *s)
+int shard_data_rank(const struct shard *s)
 {
     const struct replicate *r = s->replicate;
     return r->ops->begin && !r->data.own ? r->data.rank : s->is.oracle->rank;
-}
-
-bool shard_alone(const struct shard *s)
-{
-    const struct mesh *mesh = s->is.mesh;
-    return (s->replicate->ops->in_step ? mesh->worker->size : mesh->n_s) == 1;
 }
 
 enum sotto_status shard_clip(const struct shard *s, const struct work *on,
@@ -264,9 +236,9 @@ enum sotto_status shard_clip(const struct shard *s, const struct work *on,
     return SOTTO_OK;
 }
 
-/* A group that sits out for a while falls behind, so each worker keeps its own place; the one of
- * worker 0, which is the furthest, times everybody is what another number of workers go on from. */
-static enum sotto_status visit_place(struct shard *s, struct state_visitor *v)
+/* Visits the place in the data: of each worker, as a group that sits out is at another place, and
+ * for another number of workers the place of worker 0, the furthest, times the workers. */
+static enum sotto_status visit_next_microbatch(struct shard *s, struct state_visitor *v)
 {
     const struct worker *w = s->is.mesh->worker;
     int64_t all = s->next * w->size;
@@ -286,7 +258,7 @@ static enum sotto_status visit_place(struct shard *s, struct state_visitor *v)
 enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
 {
     TRY(shard_settle(&s->base));
-    TRY(visit_place(s, v));
+    TRY(visit_next_microbatch(s, v));
     TRY(replicate_show(s->replicate, v));
     if (state_loading(v))
         TRY(replicate_publish(s->replicate));

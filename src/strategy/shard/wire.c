@@ -1,5 +1,5 @@
-/* Gradients that are added up in fp32 and sent as bf16. The lane has one stage at a time in its
- * hands, so that one room for the largest serves all. */
+/* bf16 copies of fp32 gradients for sending. The lane sends a stage at a time, so a buffer for the
+ * largest stage is enough. */
 #include "strategy/shard/shard.h"
 
 #include "tensor/ops.h"

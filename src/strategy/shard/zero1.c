@@ -7,8 +7,8 @@
 
 #include "tensor/ops.h"
 
-/* gbar_k of the own slice, left in its place in g. */
-static enum sotto_status reduce_stage(void *arg)
+/* Sums gbar_k of the own slice, in its place in g. */
+static enum sotto_status zero1_reduce_stage(void *arg)
 {
     const struct stage_job *job = arg;
     struct shard *s = job->shard;
@@ -22,13 +22,13 @@ static enum sotto_status reduce_stage(void *arg)
     return shard_widen(s, view_at(g, at.in_stage), mine, at.count);
 }
 
-static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
-                                   struct round *out)
+static enum sotto_status zero1_round(struct strategy *strategy, const struct plan *plan,
+                                     struct round *out)
 {
     struct shard *s = (struct shard *)strategy;
     *out = (struct round){.grad_norm = -1};
     TRY(shard_begin(s, plan, &s->g));
-    TRY(shard_accumulate(s, reduce_stage));
+    TRY(shard_accumulate(s, zero1_reduce_stage));
     if (shard_abandoned(s, out))
         return device_check(s->is.dev);
     double scale = shard_scale(s, &s->counts);
@@ -67,7 +67,7 @@ static const struct strategy_ops ops = {
     .abandons = true,
     .bytes = sizeof(struct shard),
     .init = init,
-    .round = run_round,
+    .round = zero1_round,
     .settle = shard_settle,
     .gather = shard_theta,
     .export = shard_export,
