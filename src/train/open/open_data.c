@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "data/image/images.h"
 #include "hf/loaded_model.h"
-#include "train/run/run.h"
+#include "train/open/open.h"
 
 /* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the
  * one that the run began with, whatever has become of the file that was named then. */

@@ -8,7 +8,7 @@
 #include "data/image/images.h"
 #include "hf/weights.h"
 #include "nn/arch/image.h"
-#include "train/run/run.h"
+#include "train/open/open.h"
 
 void run_ask_classes(struct run *run, struct model_config *asked)
 {

@@ -1,8 +1,8 @@
 /* A training run: configuration, data, model and folder, and the workers that train.
  *
  * What all workers of a process share is here and only read while they run; what belongs to one is
- * a run_worker (run_worker.h). Nothing here prints. What happens is told to a watcher, which may also ask
- * the run to stop. */
+ * a run_worker (run_worker.h). Nothing here prints. What happens is told to a watcher, which may
+ * also ask the run to stop. */
 #ifndef SOTTO_TRAIN_RUN_RUN_H
 #define SOTTO_TRAIN_RUN_RUN_H
 
@@ -180,25 +180,6 @@ enum sotto_status run_check(const struct run_config *config);
 
 /* Under MPI: an error that names the first difference if ranks have other configurations. */
 enum sotto_status run_agree(const struct run *run, struct comm *mpi);
-
-/* Part of opening: the tokenizer, data to train on, data that are held out. `from`: the folder of
- * the model that training starts from, "": none. */
-enum sotto_status run_open_data(struct run *run, const char *from);
-
-/* ... and, once run->folder is open, how the model's images are to be made, where `from` does not
- * say the same. */
-enum sotto_status run_describe_images(struct run *run, const char *from);
-
-/* Parts of opening that concern the classifier of a model over images that training starts from.
- * Classes that the user asked for are taken out of `asked`, since the model may have others; its
- * `names` may number those of the data; then the data say how many it is to have; then, the model
- * being known, it is said whether the classifier is made anew; and once run->folder is open, what
- * classes are called. */
-void run_ask_classes(struct run *run, struct model_config *asked);
-enum images_naming run_naming(const struct run *run, const struct class_names *names);
-enum sotto_status run_fit_classes(struct run *run, const struct class_names *names);
-enum sotto_status run_choose_head(struct run *run, const char *from);
-enum sotto_status run_describe_classes(struct run *run);
 
 /* Trains until the budget is spent, with all workers. SOTTO_ESTOPPED: the watcher asked, and
  * everything is saved. */
