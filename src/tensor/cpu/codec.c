@@ -129,8 +129,8 @@ static size_t kept_at(const struct tiles *t, int i)
 
 /* c (m, n) = a b; n is a padded width. */
 static void multiply_padded(const struct tile_work *w, int m, int n, int k, const float *a,
-                          size_t a_row, size_t a_col, const float *b, size_t ldb, float *c,
-                          size_t ldc)
+                            size_t a_row, size_t a_col, const float *b, size_t ldb, float *c,
+                            size_t ldc)
 {
     const struct gemm_kernels *f = w->k->small;
     f->direct(m, n, k, a, a_row, a_col, b, ldb, (size_t)f->columns, c, ldc, false);
@@ -153,7 +153,7 @@ static void along_w(const struct tile_work *w, const struct tile_pieces *p, cons
         w->k->codec->fold(p->a + (size_t)r * w->ld, m + (size_t)r * stride, n);
     multiply_padded(w, rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half);
     multiply_padded(w, rows, half, middle, p->a + middle, w->ld, 1,
-                  w->turn + (size_t)middle * w->half, w->half, p->b + half, 2 * w->half);
+                    w->turn + (size_t)middle * w->half, w->half, p->b + half, 2 * w->half);
     for (int r = 0; r < rows; r++) {
         const float *even = p->b + (size_t)r * 2 * w->half;
         float *to = p->a + (size_t)r * w->ld;
@@ -186,7 +186,7 @@ static const float *along_h(const struct tile_work *w, const struct tile_pieces 
             w->k->codec->mirror(p->a + (size_t)j * w->ld, p->a + (size_t)(n - 1 - j) * w->ld, w->ld,
                                 false);
         multiply_padded(w, half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
-                      p->b + step * w->ld, 2 * step * w->ld);
+                        p->b + step * w->ld, 2 * step * w->ld);
     }
     multiply_padded(w, n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld);
     return p->b;
@@ -205,7 +205,7 @@ static void back_along_h(const struct tile_work *w, const struct tile_pieces *p)
     for (; n < h; n *= 2) {
         step /= 2;
         multiply_padded(w, n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
-                      2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld);
+                        2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld);
         for (int j = 0; j < n; j++)
             w->k->codec->mirror(p->b + (size_t)j * w->ld, p->b + (size_t)(2 * n - 1 - j) * w->ld,
                                 w->ld, true);
