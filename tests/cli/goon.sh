@@ -129,8 +129,8 @@ for workers in 1 3; do
     succeeds "$sotto" train --resume own$workers --steps=5 --workers=$workers
     said[workers]=$(grep "'decoupled.m'" out)
 done
-[ "${said[1]}" = "going on with 1 group after 2: 'decoupled.m' of 1 group is dropped" ] || die "1 group: ${said[1]}"
-[ "${said[3]}" = "going on with 3 groups after 2: 'decoupled.m' of 1 group that the checkpoint does not have begins with 0" ] ||
+[ "${said[1]}" = "continuing with 1 group after 2: 'decoupled.m' of 1 group is dropped" ] || die "1 group: ${said[1]}"
+[ "${said[3]}" = "continuing with 3 groups after 2: 'decoupled.m' of 1 group that the checkpoint does not have starts from zero" ] ||
     die "3 groups: ${said[3]}"
 
 # ... and under another rule for it.
@@ -154,9 +154,9 @@ fails_with 'demo.top = 2 and demo.rate = 0.1 set the same' "$sotto" train --resu
 succeeds "${own[@]}" --strategy=every --every.n=3 --out=every
 cp -r every steps
 succeeds "$sotto" train --resume every --steps=5 --workers=3
-says '^going on with 3 groups after 2 whose parameters differed: all begin with their average$'
+says '^continuing with 3 groups after 2 whose parameters differed: all start with their average$'
 succeeds "$sotto" train --resume steps --steps=5 --strategy=random
-says '^going on with 2 groups after 2 whose parameters differed: all begin with their average$'
+says '^continuing with 2 groups after 2 whose parameters differed: all start with their average$'
 
 # A method's own optimizer stays without it; one without state gives way to another, which begins anew.
 cp -r own anew
@@ -178,7 +178,7 @@ succeeds "$sotto" train --resume adamw --steps=6 --strategy=demo --base=decouple
 rm -r adamw
 succeeds "${own[@]}" --optim.kind=sgd --out=adamw
 sed -i 's/^kind = sgd$/kind = adamw/' adamw/checkpoints/step-00000004/sotto.ini
-fails_with "the optimizer was adamw, and there is nothing of its state" "$sotto" train --resume adamw --steps=6
+fails_with "the optimizer was adamw, and the file has none of its state" "$sotto" train --resume adamw --steps=6
 
 # What is said beside it, and what is refused. Nothing is written then.
 succeeds "$sotto" train --resume part --steps=41 --optim.lr=0.5 --batch=2 --data.train=book.txt --optim.schedule=cosine

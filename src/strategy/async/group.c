@@ -258,7 +258,7 @@ static enum sotto_status end_with_msg(struct async *a)
         return SOTTO_OK;
     }
     a->round.meet = a->announces = true;
-    r->stop = a->msg.stop;
+    r->outcome.stop = a->msg.stop;
     return send_group_msg(a, GROUP_MSG_ARRIVED);
 }
 

@@ -74,7 +74,7 @@ static void make_sections(struct decoupled *d, double each)
             each * (double)(less < rest ? less : rest) < (double)c->message)
             continue;
         d->n++;
-        d->base.last = k + 1;
+        d->base.last_exchange = k + 1;
         begin = end;
     }
     d->n++;
@@ -284,7 +284,7 @@ enum sotto_status decoupled_ready(struct replicate *r, int k)
     if (d->step.next < d->n)
         return SOTTO_OK;
     optim_next(&r->optim);
-    r->left = false;
+    r->unfinished = false;
     return SOTTO_OK;
 }
 
@@ -292,14 +292,14 @@ enum sotto_status decoupled_step(struct decoupled *d, const struct section_ops *
                                  const struct plan *plan, double scale)
 {
     struct replicate *r = &d->base;
-    assert(!r->left);
+    assert(!r->unfinished);
     d->step.ops = ops;
     d->step.lr = plan->lr;
     d->step.scale = scale;
     d->step.added = d->step.applied = 0;
     d->step.next = 0;
     d->step.in_lane = r->is.later && ops->exchange;
-    r->left = true;
+    r->unfinished = true;
     for (int k = 0; k < d->n; k++) {
         TRY(ops->take(d, k));
         if (k == 0 && d->step.in_lane)

@@ -92,10 +92,10 @@ struct co2 {
     struct norms norms; /* penalty norm                                                  */
     struct lane *lane;
     struct comm *across, *within;
-    bool in_flight;          /* the last boundary started an average */
-    bool knows_d;            /* d or norms.first is of this round     */
-    struct tally sent_tally; /* summed with `sent`      */
-    int64_t tau;             /* 0: not measured yet     */
+    bool in_flight;                  /* the last boundary started an average */
+    bool knows_d;                    /* d or norms.first is of this round     */
+    struct group_totals sent_totals; /* summed with `sent`      */
+    int64_t tau;                     /* 0: not measured yet     */
     struct tau_auto timing;
 };
 
@@ -115,7 +115,7 @@ static enum sotto_status average_displacement(void *arg)
     TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
     if (c->norms.table)
         TRY(norms_sum(&c->norms, c->within, c->norms.moved)); /* tensors are sharded */
-    return tally_sum(&c->sent_tally, c->across);
+    return group_totals_sum(&c->sent_totals, c->across);
 }
 
 static enum sotto_status average_first(void *arg)
@@ -198,7 +198,7 @@ static enum sotto_status co2_boundary(struct co2 *c)
     struct replicate *r = &c->base;
     TRY(lane_wait(c->lane)); /* xbar_{t-1,tau}, d_t */
     if (c->in_flight)
-        tally_tell(&c->sent_tally, r);
+        group_totals_report(&c->sent_totals, r);
     TRY(work_run(&r->on, outer_update, c, outer_bytes(c)));
     if (c->norms.table)
         TRY(norms_measure(&c->norms, &r->on, r->x, c->now.view, c->norms.moved));
@@ -207,7 +207,7 @@ static enum sotto_status co2_boundary(struct co2 *c)
     TRY(replicate_publish(r));
     c->in_flight = true;
     c->knows_d = false;
-    tally_take(&c->sent_tally, r);
+    group_totals_take(&c->sent_totals, r);
     return lane_start(c->lane, average_displacement, c);
 }
 

@@ -224,8 +224,8 @@ static enum sotto_status exchange_deltas(struct diloco *d)
     d->round++;
     TRY(replicate_publish(r));
     TRY(replicate_agree(r));
-    r->agreed.cosine = alike.cosine;
-    r->agreed.pairs = alike.pairs;
+    r->outcome.agreed.cosine = alike.cosine;
+    r->outcome.agreed.pairs = alike.pairs;
     return SOTTO_OK;
 }
 

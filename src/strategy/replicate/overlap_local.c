@@ -21,7 +21,7 @@ struct overlap_local {
     struct lane *lane;
     struct comm *across;
     bool in_flight;
-    struct tally sent; /* summed with `to` */
+    struct group_totals sent; /* summed with `to` */
 };
 
 static void anchor(struct replicate *r)
@@ -37,7 +37,7 @@ static enum sotto_status average_anchor(void *arg)
     struct overlap_local *o = arg;
     struct replicate *r = &o->base;
     TRY(comm_allreduce(o->across, o->to.view, o->to.view, r->count));
-    return tally_sum(&o->sent, o->across);
+    return group_totals_sum(&o->sent, o->across);
 }
 
 /* Waits for the average that the last boundary started, and takes it as the anchor z. */
@@ -49,7 +49,7 @@ static enum sotto_status adopt_anchor(struct overlap_local *o)
     TRY(lane_wait(o->lane));
     TRY(work_copy(&r->on, o->z.view, o->to.view, r->count));
     TRY(work_scale(&r->on, o->z.view, 1 / (float)r->is.mesh->n_r, r->count));
-    tally_tell(&o->sent, r);
+    group_totals_report(&o->sent, r);
     o->in_flight = false;
     return SOTTO_OK;
 }
@@ -83,7 +83,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     TRY(pull_to_anchor(o, plan->lr));
     TRY(replicate_publish(r));
     o->in_flight = true;
-    tally_take(&o->sent, r);
+    group_totals_take(&o->sent, r);
     return lane_start(o->lane, average_anchor, o); /* of z - lr v, during tau steps */
 }
 

@@ -46,8 +46,8 @@ enum sotto_status replicate_open(struct replicate **out, const struct replicate_
 
 void replicate_close(struct replicate *r)
 {
-    if (r->left)
-        (void)lane_wait(r->is.mesh->lane); /* for an exchange that nobody wants any more */
+    if (r->unfinished)
+        (void)lane_wait(r->is.mesh->lane); /* for an exchange without use */
     if (r->ops->free)
         r->ops->free(r);
     optim_free(&r->optim);
@@ -90,7 +90,7 @@ enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
     return buffer_init(buffer, r->is.dev, DTYPE_F32, r->count, category);
 }
 
-static enum sotto_status step_parts(void *arg)
+static enum sotto_status step_parts_job(void *arg)
 {
     struct replicate *r = arg;
     optim_step_some(&r->optim, r->now.part, r->now.n, r->now.lr, r->now.scale);
@@ -108,7 +108,8 @@ static double parts_bytes(const struct replicate *r, bool peek)
     return bytes;
 }
 
-static void set_now(struct replicate *r, const struct part *part, int n, double lr, double scale)
+static void set_step_argument(struct replicate *r, const struct part *part, int n, double lr,
+                              double scale)
 {
     r->now.part = part;
     r->now.n = n;
@@ -119,8 +120,8 @@ static void set_now(struct replicate *r, const struct part *part, int n, double 
 enum sotto_status replicate_step_some(struct replicate *r, const struct part *part, int n,
                                       double lr, double scale)
 {
-    set_now(r, part, n, lr, scale);
-    return work_run(&r->on, step_parts, r, parts_bytes(r, false));
+    set_step_argument(r, part, n, lr, scale);
+    return work_run(&r->on, step_parts_job, r, parts_bytes(r, false));
 }
 
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale)
@@ -132,10 +133,10 @@ enum sotto_status replicate_local_step(struct replicate *r, double lr, double sc
 
 enum sotto_status replicate_ready(struct replicate *r, int k)
 {
-    return r->left ? r->ops->ready(r, k) : SOTTO_OK;
+    return r->unfinished ? r->ops->ready(r, k) : SOTTO_OK;
 }
 
-static enum sotto_status peek_parts(void *arg)
+static enum sotto_status peek_parts_job(void *arg)
 {
     struct replicate *r = arg;
     optim_peek_parts(&r->optim, r->now.part, r->now.n, r->now.lr, r->now.scale);
@@ -144,8 +145,8 @@ static enum sotto_status peek_parts(void *arg)
 
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale)
 {
-    set_now(r, r->is.part, r->is.n_part, lr, scale);
-    return work_run(&r->on, peek_parts, r, parts_bytes(r, true));
+    set_step_argument(r, r->is.part, r->is.n_part, lr, scale);
+    return work_run(&r->on, peek_parts_job, r, parts_bytes(r, true));
 }
 
 enum sotto_status replicate_publish(struct replicate *r)
@@ -178,8 +179,8 @@ bool replicate_boundary(struct replicate *r, int64_t every)
     return true;
 }
 
-/* Whether the file has nothing of what this optimizer keeps. */
-static bool has_no_state(const struct optim *o, const struct state_visitor *v)
+/* True if the optimizer has state, and the file has none for it. */
+static bool lacks_optimizer_state(const struct optim *o, const struct state_visitor *v)
 {
     int wanted = 0;
     for (int i = 0; i < o->ops->states; i++) {
@@ -192,36 +193,38 @@ static bool has_no_state(const struct optim *o, const struct state_visitor *v)
     return wanted > 0;
 }
 
-/* Behind an optimizer without any state, such as SGD without momentum, this one begins anew; behind
- * another something is missing. */
-static enum sotto_status begin_anew(struct replicate *r)
+/* Begins with zero state after an optimizer without state, such as SGD without momentum. Refuses a
+ * file of an optimizer with state. */
+static enum sotto_status reset_optimizer(struct replicate *r)
 {
     struct optim *o = &r->optim;
     if (r->is.before && optim_keeps(r->is.before))
         return fail(SOTTO_EFORMAT,
-                    "the optimizer was %s, and there is nothing of its state ('%s.%s' and the "
-                    "others): the file is not whole, and training cannot go on from it",
+                    "the optimizer was %s, and the file has none of its state ('%s.%s' and the "
+                    "others): the file is not whole, and training cannot continue from it",
                     optim_name(r->is.before), o->ops->state_name[0], r->is.table->entry[0].name);
     if (r->is.mesh->worker->rank == 0)
-        log_info("the optimizer (%s) begins anew: there is no state to go on with", o->ops->name);
+        log_info("the optimizer (%s) starts from zero: the checkpoint has no state for it",
+                 o->ops->name);
     o->t = 0;
     return SOTTO_OK;
 }
 
-/* SGD without momentum has no use for the velocity that it had with one. */
-static enum sotto_status drop_state(struct replicate *r, struct state_visitor *v, const char *name)
+/* Drops a vector that the optimizer does not use, such as the velocity of SGD without momentum. */
+static enum sotto_status drop_optimizer_state(struct replicate *r, struct state_visitor *v,
+                                              const char *name)
 {
     char any[64];
     snprintf(any, sizeof any, "%s.", name);
     if (!state_loading(v) || !state_has(v, any))
         return SOTTO_OK;
     if (r->is.mesh->worker->rank == 0)
-        log_info("the optimizer (%s) goes on without '%s', which is dropped", r->optim.ops->name,
+        log_info("the optimizer (%s) continues without '%s', which is dropped", r->optim.ops->name,
                  name);
     return state_ignore(v, any);
 }
 
-static enum sotto_status visit_state(struct replicate *r, struct state_visitor *v, int i)
+static enum sotto_status visit_optimizer_state(struct replicate *r, struct state_visitor *v, int i)
 {
     const struct optim *o = &r->optim;
     if (!r->is.show)
@@ -235,19 +238,20 @@ static enum sotto_status visit_state(struct replicate *r, struct state_visitor *
 static enum sotto_status visit_optimizer(struct replicate *r, struct state_visitor *v)
 {
     struct optim *o = &r->optim;
-    if (!v->own || state_loading(v) || r->is.mesh->s == 0) /* one for the group */
+    if (!v->own || state_loading(v) || r->is.mesh->s == 0) /* a scalar of the group */
         TRY(state_count(v, "optim.t", &o->t, STATE_STEPS));
-    if (state_loading(v) && has_no_state(o, v))
-        return begin_anew(r);
+    if (state_loading(v) && lacks_optimizer_state(o, v))
+        return reset_optimizer(r);
     for (int i = 0; i < o->ops->states; i++)
-        TRY(o->state[i].dev ? visit_state(r, v, i) : drop_state(r, v, o->ops->state_name[i]));
+        TRY(o->state[i].dev ? visit_optimizer_state(r, v, i)
+                            : drop_optimizer_state(r, v, o->ops->state_name[i]));
     return SOTTO_OK;
 }
 
 bool replicate_shown(const struct replicate *r, const struct state_visitor *v)
 {
     const bool all = r->count == table_count(r->is.table);
-    return !state_loading(v) && all && r->is.mesh->s > 0; /* by the first */
+    return !state_loading(v) && all && r->is.mesh->s > 0; /* shown by the first worker */
 }
 
 enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visitor *v,
@@ -259,19 +263,19 @@ enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visit
     return SOTTO_OK;
 }
 
-/* Another number of groups cannot keep what each of them had. */
-static void tell_own(const struct replicate *r, const struct state_visitor *v, const char *group,
-                     const char *name, int64_t groups)
+/* Reports vectors that are dropped, or zero, as the number of groups has changed. */
+static void report_own_vectors(const struct replicate *r, const struct state_visitor *v,
+                               const char *group, const char *name, int64_t groups)
 {
     const int64_t now = r->is.mesh->n_r, more = groups > now ? groups - now : now - groups;
     char any[64];
     snprintf(any, sizeof any, "%s.", group);
     if (now == groups || r->is.mesh->worker->rank != 0 || !state_has(v, any))
         return;
-    log_info("going on with %lld group%s after %lld: '%s.%s' of %lld group%s %s", (long long)now,
+    log_info("continuing with %lld group%s after %lld: '%s.%s' of %lld group%s %s", (long long)now,
              now == 1 ? "" : "s", (long long)groups, group, name, (long long)more,
              more == 1 ? "" : "s",
-             now > groups ? "that the checkpoint does not have begins with 0"
+             now > groups ? "that the checkpoint does not have starts from zero"
              : more == 1  ? "is dropped"
                           : "are dropped");
 }
@@ -294,7 +298,7 @@ enum sotto_status replicate_visit_own(struct replicate *r, struct state_visitor 
     char all[64];
     snprintf(all, sizeof all, "%s.", group);
     if (loads)
-        tell_own(r, v, group, name, groups);
+        report_own_vectors(r, v, group, name, groups);
     return loads ? state_ignore(v, all) : SOTTO_OK;
 }
 
@@ -308,9 +312,9 @@ enum sotto_status replicate_visit_sum(struct replicate *r, struct state_visitor 
     return device_check(r->is.dev);
 }
 
-/* Group `mesh->r` shows what is its own; one that is new takes over after another's example, but
- * begins with the parameters that all agree on. */
-static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v, int64_t groups)
+/* Visits the own state of group `mesh->r`. A new group loads the optimizer's state of another
+ * group, and starts with the parameters that all groups agree on. */
+static enum sotto_status visit_replica(struct replicate *r, struct state_visitor *v, int64_t groups)
 {
     const struct mesh *mesh = r->is.mesh;
     const bool loads = state_loading(v);
@@ -318,13 +322,13 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     if (replicate_shown(r, v))
         return SOTTO_OK;
     const int64_t whose = r->ops->in_step ? 0 : mesh->r % groups;
-    TRY(state_enter_own(v, "replica", whose, groups)); /* who never differ take the first one's */
+    TRY(state_enter_own(v, "replica", whose, groups)); /* in step: the first group's */
     TRY(visit_optimizer(r, v));
     const bool own = !r->ops->in_step && groups == mesh->n_r;
     if (loads)
         r->diverged = own && state_has(v, "x.");
     if (loads && !own && state_has(v, "x.") && mesh->worker->rank == 0)
-        log_info("going on with %d group%s after %lld whose parameters differed: all begin with "
+        log_info("continuing with %d group%s after %lld whose parameters differed: all start with "
                  "their average",
                  mesh->n_r, mesh->n_r == 1 ? "" : "s", (long long)groups);
     if (r->diverged)
@@ -333,9 +337,9 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     return loads ? state_ignore(v, "replica.") : SOTTO_OK;
 }
 
-/* Which method it is, so that no method takes another's vectors for its own; with the gradient
- * summed there are none. */
-static enum sotto_status visit_method(struct replicate *r, struct state_visitor *v)
+/* Visits the method's name, so that no method loads another method's vectors. Methods that sum
+ * gradients have no vectors. */
+static enum sotto_status visit_method_name(struct replicate *r, struct state_visitor *v)
 {
     char method[32];
     snprintf(method, sizeof method, "%s", r->is.config->replicating->name);
@@ -355,6 +359,6 @@ enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
         groups = 0;
     r->from.groups = groups;
     r->from.same = false;
-    TRY(groups ? visit_own(r, v, groups) : visit_optimizer(r, v));
-    return visit_method(r, v);
+    TRY(groups ? visit_replica(r, v, groups) : visit_optimizer(r, v));
+    return visit_method_name(r, v);
 }

@@ -71,9 +71,9 @@ void shard_fill_agreed(struct shard *s, const struct counts *c, struct round *ou
         out->stop = c->votes.stop > 0;
         out->save = c->votes.save > 0;
     } else {
-        out->agreed = r->agreed.rounds ? &r->agreed : NULL;
-        out->stop = r->stop;
-        out->save = r->save;
+        out->agreed = r->outcome.agreed.rounds ? &r->outcome.agreed : NULL;
+        out->stop = r->outcome.stop;
+        out->save = r->outcome.save;
     }
 }
 

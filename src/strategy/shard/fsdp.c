@@ -90,7 +90,8 @@ static enum sotto_status delays_prefetch(struct fsdp *f, int visit, bool *out)
     const struct shard *s = &f->shard;
     const struct replicate *r = s->replicate;
     bool done = true;
-    if (visit < s->is.oracle->table->n_stage && visit >= s->ready && r->left && visit >= r->last)
+    if (visit < s->is.oracle->table->n_stage && visit >= s->ready && r->unfinished &&
+        visit >= r->last_exchange)
         TRY(lane_done(s->is.mesh->lane, &done));
     *out = !done;
     return SOTTO_OK;

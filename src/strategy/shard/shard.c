@@ -129,7 +129,7 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
     s->ready = 0;
     TRY(replicate_step(s->replicate, plan, scale));
     shard_fill_agreed(s, &s->counts, out); /* the step may change it */
-    return s->replicate->left ? SOTTO_OK : shard_settle(&s->base);
+    return s->replicate->unfinished ? SOTTO_OK : shard_settle(&s->base);
 }
 
 enum sotto_status shard_end(const struct shard *s, const struct plan *plan)

@@ -332,7 +332,7 @@ static void bytes(void **state)
             const int sent = a.sign == SIGN_BEFORE ? sign_bytes(&a, values, at)
                                                    : values * (int)dtype_size((enum dtype)a.dtype);
             const int counts =
-                (int)(a.method == EVERY ? sizeof(struct tally) : COUNTS * sizeof(double));
+                (int)(a.method == EVERY ? sizeof(struct group_totals) : COUNTS * sizeof(double));
             for (int r = 0; r < groups; r++)
                 if (t.lab.sent[r][k] != (meets ? (groups - 1) * (sent + counts) : 0))
                     fail_with("%s of rate %g, how %d, %d groups: step %d sends %lld bytes",
@@ -497,7 +497,7 @@ static void sections(void **state)
         assert_ok(decoupled_init(&d.base, cases[i].each));
         assert_memory_equal(d.section, cases[i].section, sizeof cases[i].section);
         assert_int_equal(d.n, cases[i].section[SIX - 1] + 1);
-        assert_int_equal(d.base.last, cases[i].last);
+        assert_int_equal(d.base.last_exchange, cases[i].last);
         assert_memory_equal(d.ends, cases[i].ends, (size_t)d.n * sizeof *d.ends);
         decoupled_free(&d.base);
     }

@@ -212,7 +212,7 @@ static void bytes_of_an_exchange(void **state)
             for (int r = 0; r < size; r++) {
                 int64_t want = lab.rule.prune > 0 ? pruned_bytes(ref.pruned, r, size, 4)
                                                   : 4 * COUNT * (size - 1); /* small */
-                want = t % 3 == 2 ? want + (int64_t)sizeof(struct tally) * (size - 1) : 0;
+                want = t % 3 == 2 ? want + (int64_t)sizeof(struct group_totals) * (size - 1) : 0;
                 assert_int_equal(lab.sent[r][t], want);
             }
         }
@@ -279,7 +279,7 @@ static void rounded(void **state)
                 assert_int_equal(lab.sent[r][t],
                                  (lab.rule.prune > 0 ? pruned_bytes(ref.pruned, r, size, 2)
                                                      : 2 * COUNT * (size - 1)) +
-                                     (int64_t)sizeof(struct tally) * (size - 1));
+                                     (int64_t)sizeof(struct group_totals) * (size - 1));
         }
     }
 }
@@ -550,7 +550,7 @@ static void bytes_of_a_cosine(void **state)
         for (int t = 0; t < lab.steps; t++)
             assert_int_equal(
                 lab.sent[0][t],
-                t % 3 == 2 ? (2 * 4 * COUNT + (int64_t)sizeof(struct tally) + 8) * (size - 1) : 0);
+                t % 3 == 2 ? (2 * 4 * COUNT + (int64_t)sizeof(struct group_totals) + 8) * (size - 1) : 0);
     }
 }
 

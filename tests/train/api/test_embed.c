@@ -652,7 +652,7 @@ static void no_state(void **state)
     assert_int_equal(fputc('0', file), '0');
     assert_int_equal(fclose(file), 0);
     assert_fails(run_own("workers=2 kind=adamw optim.momentum=0", &after), SOTTO_EFORMAT,
-                 "the optimizer was adamw, and there is nothing of its state ('m.w' and the "
+                 "the optimizer was adamw, and the file has none of its state ('m.w' and the "
                  "others)");
 }
 
