@@ -21,7 +21,7 @@ static const char *const methods[][OPTIONS] = {
     {"strategy.replicate=async-diloco", "async-diloco.H=4", "strategy.mesh=4x1",
      "async-diloco.grace=0.03"},
     {"strategy.replicate=async-diloco", "async-diloco.H=4", "strategy.mesh=4x1",
-     "async-diloco.dylu=true", "async-diloco.eval_seconds=0.07"},
+     "async-diloco.dylu=true", "train.eval_seconds=0.07"},
     {"strategy.shard=cdp", "cdp.rule=v2", "cdp.placement=pp", "optim.clip=0", "model.tied=no"},
 };
 enum { METHODS = sizeof methods / sizeof *methods };

@@ -1036,9 +1036,66 @@ static void time_left_is_never_negative(void **state)
     assert_true(w.least_eta == 0);
 }
 
+struct evaluated_steps {
+    int64_t step[8];
+    int n;
+};
+
+static void note_evaluation(void *arg, int64_t step, const struct evaluation *e)
+{
+    struct evaluated_steps *seen = arg;
+    (void)e;
+    assert_true(seen->n < 8);
+    seen->step[seen->n++] = step;
+}
+
+static struct evaluated_steps train_timed(const struct run_config *config)
+{
+    struct evaluated_steps seen = {0};
+    struct run run;
+    struct run_config c = *config;
+    assert_ok(run_open(&run, &c, &(struct run_watch){.evaluated = note_evaluation, .arg = &seen}));
+    assert_ok(run_train(&run));
+    run_close(&run);
+    return seen;
+}
+
+/* Evaluations by seconds of training, of 10 ms a round: after the first round that begins 47 ms or
+ * a multiple later, in a resumed run as without the break; local rounds know the time where groups
+ * exchange, every 4 rounds. */
+static void evaluations_by_time(void **state)
+{
+    (void)state;
+    static const char *const timed[] = {"train.eval_every=0", "train.eval_seconds=0.047",
+                                        "train.steps=18",     "train.save_every=10",
+                                        "train.time=virtual", "train.workers=2",
+                                        "worker.step=10ms",   "worker.memory=none",
+                                        "link.inter=none",    NULL};
+    static const int64_t common[] = {6, 11, 16, 18}, local[] = {8, 12, 16, 18};
+    for (int i = 0; i < 2; i++) {
+        const int64_t *want = i ? local : common;
+        struct run_config c = configure(i ? "timed.local" : "timed", timed);
+        if (i)
+            set(&c, "strategy.preset=local-sgd");
+        if (i)
+            set(&c, "local.tau=4");
+        const struct evaluated_steps whole = train_timed(&c);
+        assert_int_equal(whole.n, 4);
+        assert_memory_equal(whole.step, want, 4 * sizeof *want);
+        char last[FILE_PATH_ROOM];
+        assert_ok(file_join(last, c.train.out, "checkpoints/step-00000018"));
+        assert_ok(file_remove_tree(last));
+        c.train.resume = true;
+        const struct evaluated_steps resumed = train_timed(&c);
+        assert_int_equal(resumed.n, 3);
+        assert_memory_equal(resumed.step, want + 1, 3 * sizeof *want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(evaluations_by_time),
         cmocka_unit_test(resume_at_every_step),
         cmocka_unit_test(resume_variants),
         cmocka_unit_test(resume_with_another_cut),

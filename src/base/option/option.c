@@ -231,6 +231,11 @@ static enum sotto_status refuse_key(const struct option_section *sections, int n
             return fail(SOTTO_EINVAL, "unknown key '%s': did you mean '%s.preset'?", key, bare);
     const char *best = NULL, *section = "";
     int nearest = OPTION_FAR;
+    for (int s = 0; s < n; s++)
+        for (int i = 0; i < sections[s].count; i++)
+            if (sections[s].table[i].also && strcmp(sections[s].table[i].also, bare) == 0)
+                return fail(SOTTO_EINVAL, "unknown key '%s': did you mean '%s.%s'?", key,
+                            sections[s].name, sections[s].table[i].key);
     for (int s = 0; s < n; s++) {
         /* A key of the named section wins over an equally near key of another section. */
         size_t length = strlen(sections[s].name);

@@ -42,10 +42,11 @@ struct option {
     double min, max;          /* numbers: allowed range, both ends included */
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
-    size_t room;     /* text: size of the field */
-    bool file;       /* text: the name of a file */
-    size_t set_flag; /* offset of a bool in the struct, which is true if the option was set, to any
-                        value; 0: none */
+    size_t room;      /* text: size of the field */
+    const char *also; /* (optional) an unknown key for which errors suggest this option */
+    bool file;        /* text: the name of a file */
+    size_t set_flag;  /* offset of a bool in the struct, which is true if the option was set, to any
+                         value; 0: none */
 };
 
 #define OPTION_OF(S, field, kind, initial, about)                                                  \

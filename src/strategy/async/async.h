@@ -26,10 +26,11 @@ struct snapshot_hook {
 
 /* When the server has a group evaluate, and all workers save; copied by strategy_open. */
 struct async_setup {
-    int64_t eval_every, save_every;   /* steps of the run between two; 0: never */
-    double save_seconds;              /* seconds between two saves, in addition; 0: none */
-    const struct snapshot_hook *hook; /* (optional) read from the first round on; outlives the
-                                         strategy */
+    int64_t eval_every, save_every;    /* steps of the run between two; 0: never */
+    double eval_seconds, save_seconds; /* seconds of the server's clock between two, in addition to
+                                          those by steps; 0: none */
+    const struct snapshot_hook *hook;  /* (optional) read from the first round on; outlives the
+                                          strategy */
 };
 
 /* What a group's round did, next to struct round. A round may train nothing (round.idle): the

@@ -33,11 +33,6 @@ static const struct option options[] = {
         S, lost, "end", lost_names,
         "if a group fails: the run ends, or (drop) the other groups continue and train its "
         "steps; only for groups of one worker, and not for the first group, which has the server"),
-    OPTION_REAL(S, eval_seconds, "0", 0, 1e9,
-                "seconds between evaluations of a push, in addition to train.eval_every; 0: none"),
-    OPTION_REAL(S, save_seconds, "0", 0, 1e9,
-                "seconds between checkpoints, in addition to train.save_every and save_minutes; 0: "
-                "none"),
     OPTION_BOOL(S, cosine, "false",
                 "measure the cosine of each push to the push before; takes one more vector"),
     OPTION_TEXT(

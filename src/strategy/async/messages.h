@@ -46,7 +46,6 @@ struct async_config {
     double c, weight;
     bool staleness, dylu;
     double grace, prune;
-    double eval_seconds, save_seconds;
     int dtype; /* enum dtype: fp32 or bf16 */
     int lost;  /* enum async_lost          */
     bool cosine;

@@ -84,12 +84,6 @@ void server_skip_due(struct async_server *s)
         s->due.saved = server_step(s) / s->setup->save_every;
 }
 
-double server_save_seconds(const struct async_server *s)
-{
-    const double own = server_options(s)->save_seconds, all = s->setup->save_seconds;
-    return own > 0 && all > 0 ? fmin(own, all) : own + all;
-}
-
 void server_pause(struct async_server *s)
 {
     const double now = server_now(s);
@@ -102,8 +96,8 @@ void server_continue(struct async_server *s)
 {
     const double now = server_now(s);
     ledger_continue(&s->ledger, now);
-    s->due.evaluates_at = server_options(s)->eval_seconds > 0 ? now + s->due.eval_left : INFINITY;
-    s->due.saves_at = server_save_seconds(s) > 0 ? now + s->due.save_left : INFINITY;
+    s->due.evaluates_at = s->setup->eval_seconds > 0 ? now + s->due.eval_left : INFINITY;
+    s->due.saves_at = s->setup->save_seconds > 0 ? now + s->due.save_left : INFINITY;
 }
 
 static enum sotto_status visit_time_left(struct state_visitor *v, const char *name, double *left,

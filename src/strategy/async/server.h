@@ -123,9 +123,6 @@ static inline int64_t server_step(const struct async_server *s)
     return s->ledger.steps / s->groups;
 }
 
-/* Returns the seconds between saves by time; 0: there are none. */
-double server_save_seconds(const struct async_server *s);
-
 /* server_pause notes the times left until evaluations, saves and the end of a period of grace;
  * server_continue sets these times from now on. For them the clock stands still in between, in this
  * run or from one run to the next. */

@@ -20,8 +20,8 @@ enum sotto_status server_open(struct async_server **out, struct replicate *r,
     s->groups = r->is.mesh->n_r;
     s->leads = r->is.mesh->s == 0;
     s->due.evaluates_at = s->due.saves_at = INFINITY;
-    s->due.eval_left = server_options(s)->eval_seconds;
-    s->due.save_left = server_save_seconds(s);
+    s->due.eval_left = setup->eval_seconds;
+    s->due.save_left = setup->save_seconds;
     s->applied.held = -1;
     pthread_mutex_init(&s->applied.lock, NULL);
     const enum sotto_status st = server_init(s);

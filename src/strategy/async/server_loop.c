@@ -167,14 +167,13 @@ static bool passes_time(double time, double every, double *at)
 
 static bool server_save_is_due(struct async_server *s)
 {
-    const bool by_time = passes_time(server_now(s), server_save_seconds(s), &s->due.saves_at);
+    const bool by_time = passes_time(server_now(s), s->setup->save_seconds, &s->due.saves_at);
     return passes_multiple(server_step(s), s->setup->save_every, &s->due.saved) || by_time;
 }
 
 static bool server_evaluation_is_due(struct async_server *s)
 {
-    const bool by_time =
-        passes_time(server_now(s), server_options(s)->eval_seconds, &s->due.evaluates_at);
+    const bool by_time = passes_time(server_now(s), s->setup->eval_seconds, &s->due.evaluates_at);
     return passes_multiple(server_step(s), s->setup->eval_every, &s->due.evaluated) || by_time;
 }
 

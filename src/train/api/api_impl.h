@@ -11,7 +11,7 @@ struct sotto_options {
 };
 
 /* The sections that make sense without a model and data of the library's own. */
-enum { API_SHARED = 5, API_SECTIONS = API_SHARED + STRATEGY_SECTIONS, API_TRAIN_KEYS = 12 };
+enum { API_SHARED = 5, API_SECTIONS = API_SHARED + STRATEGY_SECTIONS, API_TRAIN_KEYS = 13 };
 struct api_sections {
     struct option train[API_TRAIN_KEYS];
     struct option_section section[API_SECTIONS];

@@ -35,7 +35,7 @@ static void add_common(struct sotto_round *out, const struct training *t)
     const bool done = t->step >= c->steps;
     out->stop = t->round.stop;
     out->over = t->round.stop || done;
-    out->evaluate = done || (c->eval_every > 0 && t->step % c->eval_every == 0);
+    out->evaluate = done || training_eval_due(t);
     out->meet = true;
 }
 

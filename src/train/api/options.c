@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const char *const train_keys[API_TRAIN_KEYS] = {
-    "steps",  "seed",      "workers",    "nodes",      "time",         "threads",
-    "device", "log_every", "eval_every", "save_every", "save_minutes", "pin",
+    "steps",     "seed",       "workers",      "nodes",      "time",         "threads", "device",
+    "log_every", "eval_every", "eval_seconds", "save_every", "save_minutes", "pin",
 };
 
 static const char *const section_names[API_SHARED] = {

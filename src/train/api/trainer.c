@@ -116,6 +116,7 @@ static enum sotto_status open_trainer(struct sotto_trainer *t, const struct sott
                                          .source = t,
                                          .before = &t->before,
                                          .eval_every = c->train.eval_every,
+                                         .eval_seconds = c->train.eval_seconds,
                                          .save_minutes = save_minutes};
     TRY(API_READ(sotto_problem, work, &t->problem, theirs));
     TRY(problem_table(&t->problem, w->size / c->strategy.groups, &t->table));

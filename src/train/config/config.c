@@ -36,6 +36,8 @@ static const struct option train_options[] = {
     OPTION_LONG(S, seed, "1", 0, 1e15, "seed of new weights and of the order of the data"),
     OPTION_LONG(S, log_every, "10", 1, 1e15, "rounds between metrics"),
     OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),
+    OPTION_REAL(S, eval_seconds, "0", 0, 1e9,
+                "seconds of training between evaluations, in addition to eval_every; 0: none"),
     OPTION_LONG(S, eval_batches, "50", 0, 1e15,
                 "micro-batches of an evaluation, spread over the held-out data; 0: all"),
     OPTION_BOOL(S, save, "true",
@@ -43,9 +45,10 @@ static const struct option train_options[] = {
                 "cannot be resumed"),
     OPTION_LONG(S, save_every, "0", 0, 1e15,
                 "rounds between checkpoints; 0: by save_minutes and at the end only"),
-    OPTION_REAL(S, save_minutes, "15", 0, 1e9,
-                "minutes of real time between checkpoints, in addition to save_every: made after "
-                "the next round or, if groups train independently, the next exchange; 0: never"),
+    {OPTION_OF(S, save_minutes, OPTION_TYPE_REAL, "15",
+               "minutes of real time between checkpoints, in addition to save_every: made after "
+               "the next round or, if groups train independently, the next exchange; 0: never"),
+     .max = 1e9, .also = "save_seconds"},
     OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
     OPTION_BOOL(
         S, keep_best, "false",

@@ -21,6 +21,7 @@ struct train_config { /* [train] */
     int64_t seed;
     int64_t log_every, eval_every,
         save_every;       /* rounds between two; 0: only at the end (eval, save) */
+    double eval_seconds;  /* seconds of training between two evaluations, in addition; 0: none */
     double save_minutes;  /* minutes between two checkpoints, in addition to save_every; 0: never */
     int64_t eval_batches; /* 0: all held-out data */
     bool save;            /* checkpoints and the model */

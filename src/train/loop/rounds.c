@@ -9,8 +9,7 @@ static bool is_due(int64_t step, int64_t every)
 /* True if an evaluation is due after the round that was made. */
 static bool evaluates(const struct loop *l)
 {
-    const int64_t step = l->t->step;
-    return is_due(step, l->t->config->train.eval_every) || step >= l->rounds;
+    return training_eval_due(l->t) || l->t->step >= l->rounds;
 }
 
 /* True if a checkpoint is. */

@@ -23,7 +23,7 @@ enum sotto_status best_check(const struct run_config *config, bool evaluates)
                     "%s goes by the held-out loss, and there are no held-out data: "
                     "data.valid names some, data.holdout takes a share",
                     key);
-    if (c->eval_every == 0)
+    if (c->eval_every == 0 && !(c->eval_seconds > 0))
         return fail(SOTTO_EINVAL,
                     "%s compares evaluations, and there is one, at the end: "
                     "train.eval_every = N makes one each N rounds",

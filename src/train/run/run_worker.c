@@ -136,6 +136,7 @@ enum sotto_status run_worker_open(struct run_worker *w, struct run *run, struct 
         .source = w,
         .before = run->before ? &run->before->optim : NULL,
         .eval_every = run->valid ? c->eval_every : 0,
+        .eval_seconds = run->valid ? c->eval_seconds : 0,
         .save_minutes = run_keeps(run) ? c->save_minutes : 0,
         .hook = &w->snapshot_hook,
         .stop = run->watch.stop,

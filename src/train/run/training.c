@@ -27,6 +27,7 @@ static enum sotto_status open_strategy(struct training *t)
     const struct run_config *c = t->config;
     const struct async_setup async = {
         .eval_every = s->eval_every,
+        .eval_seconds = s->eval_seconds,
         .save_every = c->train.save_every,
         .save_seconds = t->worker->ops->end_pause ? 0 : 60 * s->save_minutes, /* virtual: none */
         .hook = s->hook,
@@ -147,6 +148,20 @@ static void count_round(struct training *t)
     c->own_samples += r->whole ? 0 : r->own_microbatches * batch;
 }
 
+/* True if training has passed a multiple of eval_seconds. All workers know the seconds of a round,
+ * or of the rounds between two exchanges, alike (struct agreed). */
+static bool passes_eval_time(struct training *t)
+{
+    const struct agreed *a = t->round.agreed;
+    const double every = t->setup.eval_seconds;
+    if (!(every > 0) || !a)
+        return false;
+    const int64_t times = (int64_t)fmin(a->seconds / every, (double)STATE_STEPS);
+    const bool passes = t->eval_times >= 0 && times > t->eval_times;
+    t->eval_times = times;
+    return passes;
+}
+
 enum sotto_status training_round(struct training *t, const struct training_wish *wish)
 {
     const struct async *async = t->strategy->async;
@@ -161,6 +176,7 @@ enum sotto_status training_round(struct training *t, const struct training_wish 
     if (t->round.abandoned)
         return SOTTO_OK;
     count_round(t);
+    t->eval_due = !async && passes_eval_time(t);
     if (!async)
         t->step++;
     else if (async_last_round(async)->meet || async_last_round(async)->step > t->step)
@@ -178,6 +194,11 @@ enum sotto_status training_settle(struct training *t)
     if (!t->setup.counts_between)
         meter_stop(&t->meter);
     return st;
+}
+
+bool training_eval_due(const struct training *t)
+{
+    return t->eval_due || is_due(t->step, t->config->train.eval_every);
 }
 
 bool training_save_due(const struct training *t)
@@ -243,8 +264,21 @@ enum sotto_status training_visit_method(struct training *t, struct state_visitor
     return state_text(v, "method", t->method, sizeof t->method);
 }
 
+/* Visits the multiples of eval_seconds. The server of asynchronous groups has its own. */
+static enum sotto_status visit_eval_times(struct training *t, struct state_visitor *v)
+{
+    const bool loads = state_loading(v);
+    const bool saves = t->setup.eval_seconds > 0 && !t->strategy->async && !state_hashing(v);
+    if (loads)
+        t->eval_times = -1;
+    if (loads ? !state_has(v, "eval_times") : !saves)
+        return SOTTO_OK;
+    return state_count(v, "eval_times", &t->eval_times, STATE_STEPS);
+}
+
 enum sotto_status training_visit(struct training *t, struct state_visitor *v)
 {
+    TRY(visit_eval_times(t, v));
     TRY(meter_visit_jitter(&t->meter, v));
     if (t->setup.ops->visit)
         TRY(t->setup.ops->visit(t->setup.source, v));

@@ -31,6 +31,7 @@ struct training_setup {
     void *source;
     const struct optim_config *before; /* as in strategy_setup */
     int64_t eval_every;                /* rounds between evaluations; 0: there are none */
+    double eval_seconds;               /* of training between evaluations, in addition; 0: none */
     double save_minutes;               /* of real time between checkpoints; 0: none by time */
     const struct snapshot_hook *hook;  /* (optional) of asynchronous groups */
     const atomic_int *stop;            /* (optional) as plan.asked */
@@ -59,6 +60,8 @@ struct training {
     char method[OPTION_ROOM]; /* that saved the state which was loaded */
     struct plan plan;         /* of the last round; lanes may read the plan even after a failure */
     struct round round;       /* the last; lanes may write here even after a failure */
+    int64_t eval_times;       /* multiples of eval_seconds passed so far; -1: not known */
+    bool eval_due;            /* after the last round, by time */
     double save_at;           /* real time of the next checkpoint by time, on rank 0; or INFINITY */
     double origin; /* of the worker's clock: training would have begun then without pauses */
 };
@@ -96,6 +99,10 @@ enum sotto_status training_round(struct training *t, const struct training_wish 
 /* Ends the part of the last round's step that the strategy has left to the next round, in the
  * training's time. */
 enum sotto_status training_settle(struct training *t);
+
+/* True on all workers if an evaluation is due after the last round, by rounds or by time; not for
+ * asynchronous groups. */
+bool training_eval_due(const struct training *t);
 
 /* True on all workers if a checkpoint is due by time after the last round. */
 bool training_save_due(const struct training *t);

@@ -22,8 +22,8 @@ struct lab {
     bool threads;
     bool diloco; /* the other method, with the same options */
     int64_t eval_every, save_every;
-    double save_seconds; /* the run's, besides the method's */
-    int64_t stop_at;     /* rounds of rank 0, when it wants to stop; 0: never */
+    double save_seconds;
+    int64_t stop_at; /* rounds of rank 0, when it wants to stop; 0: never */
     const struct link_model *links;
     const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
     int save;
