@@ -9,7 +9,7 @@ struct counting {
     struct ops table;   /* of the counting device: null ops, and the optional ops of `like` */
     struct device like; /* the device whose ops are counted, open; its account is `unused` */
     struct device
-        counter; /* the device that its ops are called with: no memory, caller's account */
+        counter;          /* the device that its ops are called with: no memory, caller's account */
     struct memory unused; /* account of `like` */
 };
 

@@ -873,7 +873,8 @@ static void longer_runs(void **state)
         open_lab(&more);
         assert_ok(state_loader_open(&v, at("state")));
         if (K == 3) {
-            assert_fails(ledger_visit(&more.ledger, &v), SOTTO_EINVAL, "has 4 groups, and this run has");
+            assert_fails(ledger_visit(&more.ledger, &v), SOTTO_EINVAL,
+                         "has 4 groups, and this run has");
         } else {
             assert_ok(ledger_visit(&more.ledger, &v));
             assert_true(ledger_is_over(&more.ledger));

@@ -550,7 +550,8 @@ static void bytes_of_a_cosine(void **state)
         for (int t = 0; t < lab.steps; t++)
             assert_int_equal(
                 lab.sent[0][t],
-                t % 3 == 2 ? (2 * 4 * COUNT + (int64_t)sizeof(struct group_totals) + 8) * (size - 1) : 0);
+                t % 3 == 2 ? (2 * 4 * COUNT + (int64_t)sizeof(struct group_totals) + 8) * (size - 1)
+                           : 0);
     }
 }
 

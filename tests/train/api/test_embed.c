@@ -893,26 +893,16 @@ static void alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_form),
-        cmocka_unit_test(threads_equal_virtual),
-        cmocka_unit_test(every_method),
-        cmocka_unit_test(mixed_precision),
-        cmocka_unit_test(virtual_costs),
-        cmocka_unit_test(failing_callbacks),
-        cmocka_unit_test(wrong_problems),
-        cmocka_unit_test(other_sizes),
-        cmocka_unit_test(options),
-        cmocka_unit_test(own_loop),
-        cmocka_unit_test(resume),
-        cmocka_unit_test(saving_takes_no_time),
-        cmocka_unit_test(resume_elsewhere),
-        cmocka_unit_test(resume_otherwise),
-        cmocka_unit_test(no_state),
-        cmocka_unit_test(checkpoint),
-        cmocka_unit_test(saved_by_time),
-        cmocka_unit_test(saved_in_another_place),
-        cmocka_unit_test(late_momentum),
-        cmocka_unit_test(alone),
+        cmocka_unit_test(closed_form),      cmocka_unit_test(threads_equal_virtual),
+        cmocka_unit_test(every_method),     cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(virtual_costs),    cmocka_unit_test(failing_callbacks),
+        cmocka_unit_test(wrong_problems),   cmocka_unit_test(other_sizes),
+        cmocka_unit_test(options),          cmocka_unit_test(own_loop),
+        cmocka_unit_test(resume),           cmocka_unit_test(saving_takes_no_time),
+        cmocka_unit_test(resume_elsewhere), cmocka_unit_test(resume_otherwise),
+        cmocka_unit_test(no_state),         cmocka_unit_test(checkpoint),
+        cmocka_unit_test(saved_by_time),    cmocka_unit_test(saved_in_another_place),
+        cmocka_unit_test(late_momentum),    cmocka_unit_test(alone),
     };
     return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
 }
