@@ -77,7 +77,7 @@ for by in save_every=5:disk/run save_minutes=1e-9:link; do
     wait $pid
     [ $? = 130 ] || { cat out >&2; die "exit code of a run that is stopped while it waits"; }
     last=$(sed -n 's/^sotto: SIGINT: stopped at step \([0-9]*\) of 30; everything is saved in .*/\1/p' out)
-    says "^warning: $run cannot be written: step $last is saved in $scratch/run-rescued, and \`sotto train --resume $scratch/run-rescued\` goes on from there$"
+    says "^warning: $run cannot be written: step $last is saved in $scratch/run-rescued, and \`sotto train --resume $scratch/run-rescued\` continues from there$"
     says "stopped at step $last of 30; everything is saved in $scratch/run-rescued$"
     [ "$last" -gt 20 ] || die "it went on from step $last"
     way=$(sed -n 's/^to continue: //p' out)

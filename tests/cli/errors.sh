@@ -112,8 +112,8 @@ fails_with "model.layers = 3, but the model in run has 2" "${tune[@]}" --layers=
 fails_with "model.preset = gpt2, which has model.arch = gpt2, but the model in run has llama" "${tune[@]}" --model=gpt2
 fails_with "model.preset = diloco-60m, which has model.layers = " "${tune[@]}" --model=diloco-60m --arch=llama
 fails_with "unknown preset 'gpt3'" "${tune[@]}" --model=gpt3
-fails_with "data.vocab = 300 has no effect beside the tokenizer in run" "${tune[@]}" --data.vocab=300
-fails_with "data.vocab = 300 has no effect beside the tokenizer in other.json" "$sotto" train \
+fails_with "data.vocab = 300 has no effect with the tokenizer in run" "${tune[@]}" --data.vocab=300
+fails_with "data.vocab = 300 has no effect with the tokenizer in other.json" "$sotto" train \
     --data.train=stories --out=tuned --data.vocab=300 --data.tokenizer=other.json
 fails_with "data.vocab = 100: want at least 257" "$sotto" train --data.train=stories --out=tuned --data.vocab=100
 fails_with "data.vocab = 300 has no effect" "$sotto" eval run --data.valid=text --data.vocab=300
@@ -142,7 +142,7 @@ results=("$sotto" train "${tiny[@]}" --save=false --steps=2 --out=results)
 succeeds "${results[@]}"
 cp -r results kept.results
 for again in --save=true --resume --dry_run; do
-    fails_with "results already holds a finished run of 2 steps, which saved nothing to go on from" "${results[@]}" $again
+    fails_with "results already holds a finished run of 2 steps, which saved no checkpoint" "${results[@]}" $again
 done
 diff -r -x .lock kept.results results || die "what a finished run left has changed"
 sed -i 's/"complete": true/"complete": false/' results/report.json
@@ -159,7 +159,7 @@ fails_with "tokenize: unknown 'enc': want one of" "$sotto" tokenize enc
 printf '{"model": {"type": "Unigram"}}' >bare/tokenizer.json # of a kind that is not known here
 fails_with 'pre_tokenizer must have a ByteLevel' "${tune[@]}" --init=bare
 succeeds "${tune[@]}" --init=bare --data.train=text.bin --data.holdout=0
-says 'training goes without the model.s tokenizer'
+says 'training without the model.s tokenizer'
 cmp bare/tokenizer.json tuned/tokenizer.json || die "the tokenizer that could not be used is lost"
 
 # models on disk

@@ -48,14 +48,14 @@ succeeds "$sotto" train --out=plain --resume --steps=40
 # the newer ones.
 mv whole "a whole"
 older="a whole/checkpoints/step-00000020"
-fails_with "step 40: \`sotto train --resume '$older' --out=FOLDER\` goes on from step 20 in" "$sotto" train --resume "$older"
-fails_with "\`sotto train --resume './a whole'\` goes on with: another --out" "$sotto" train --resume "$older" --out="./a whole"
+fails_with "step 40: \`sotto train --resume '$older' --out=FOLDER\` continues from step 20 in" "$sotto" train --resume "$older"
+fails_with "\`sotto train --resume './a whole'\` continues: another --out" "$sotto" train --resume "$older" --out="./a whole"
 fails_with "name two folders: \`sotto train --resume 'a whole/checkpoints/step-00000040' --out=next\`" "$sotto" train --resume "a whole" --out=next
 mv "a whole" whole
 older=whole/checkpoints/step-00000020
 find whole -printf '%p %s %T@\n' >before
 for out in "" --out=whole --out=whole/; do
-    fails_with "the run in whole has gone on from there to step 40: \`sotto train --resume $older --out=FOLDER\` goes on from step 20 in" \
+    fails_with "the run in whole has continued from there to step 40: \`sotto train --resume $older --out=FOLDER\` continues from step 20 in" \
         "$sotto" train --resume $older $out
 done
 succeeds "$sotto" train --resume $older --out=fork --dry_run
@@ -118,7 +118,7 @@ succeeds "$sotto" train --resume half --steps=20
 [ "$(state)" = "$want" ] || die "co2: $(state), want $want"
 succeeds "$sotto" train --resume other --steps=12 --strategy=ddp
 says '^changed: strategy.preset co2 -> ddp$'
-says "^going on with ddp after ddp x co2: [0-9]+ values in the checkpoint that ddp has no use for are dropped \('outer.*' and others\)$"
+says "^continuing with ddp after ddp x co2: [0-9]+ values in the checkpoint that ddp has no use for are dropped \('outer.*' and others\)$"
 ! grep -q '^changed: co2' out || die "a key of a method that is gone: $(cat out)"
 
 # Each group's own momentum under another number of groups.
@@ -169,7 +169,7 @@ says '^changed: optim.kind sgd -> adamw$'
 says '^changed: optim.beta2 0.95 -> 0.999$'
 says '^unchanged since demo.base = demo-sgd: optim.weight_decay = 0$'
 grep -aqE '"optim.t": ?"2"' anew/checkpoints/step-00000006/state.safetensors || die "moments of 2 steps count more"
-fails_with "demo.base = decoupled-adamw goes on with it" "$sotto" train --resume anew --steps=7 --demo.base=demo-sgd
+fails_with "demo.base = decoupled-adamw continues with it" "$sotto" train --resume anew --steps=7 --demo.base=demo-sgd
 succeeds "${own[@]}" --out=adamw
 fails_with "demo.base = demo-sgd: the run in adamw has the optimizer 'adamw'" "$sotto" train --resume adamw --steps=6 --strategy=demo
 succeeds "$sotto" train --resume adamw --steps=6 --strategy=demo --base=decoupled-adamw

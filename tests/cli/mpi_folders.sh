@@ -33,7 +33,7 @@ while read -r name options <&3; do
     [ "$(state)" = "$want" ] || die "$name, rank 0 alone has the folder: $(state), want $want"
     if [ $name = zero1 ]; then # an older checkpoint
         older=$name/checkpoints/step-00000002
-        ends_with "has gone on from there to step 6: " "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume $older
+        ends_with "has continued from there to step 6: " "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume $older
         succeeds "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume $older --out=fork --steps=6
         [ "$(state)" = "$want" ] || die "$name, from step 2: $(state), want $want"
     fi

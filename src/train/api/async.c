@@ -19,7 +19,7 @@ static enum sotto_status begin_training(struct sotto_trainer *t)
     return SOTTO_OK;
 }
 
-static enum sotto_status hold_meeting(struct sotto_trainer *t)
+static enum sotto_status meet_groups(struct sotto_trainer *t)
 {
     struct api_groups *g = &t->groups;
     g->trains = false;
@@ -30,7 +30,7 @@ static enum sotto_status hold_meeting(struct sotto_trainer *t)
     return comm_barrier(t->training.worker->world); /* the last pushes are known */
 }
 
-static enum sotto_status make_room(struct api_groups *g)
+static enum sotto_status grow_pushes(struct api_groups *g)
 {
     if (g->first == g->n)
         g->first = g->n = 0;
@@ -53,7 +53,7 @@ static enum sotto_status keep_pushes(struct sotto_trainer *t)
     if (t->training.worker->rank > 0)
         return SOTTO_OK;
     while (async_take_push(t->training.strategy->async, &p)) {
-        TRY(make_room(g));
+        TRY(grow_pushes(g));
         g->push[g->n++] = api_push(t, &p);
     }
     return SOTTO_OK;
@@ -74,7 +74,7 @@ enum sotto_status trainer_group_round(struct sotto_trainer *t)
     TRY(training_round(tr, &wish));
     g->round = *async_last_round(tr->strategy->async);
     if (g->round.meet)
-        TRY(hold_meeting(t));
+        TRY(meet_groups(t));
     return keep_pushes(t);
 }
 

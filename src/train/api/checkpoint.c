@@ -47,7 +47,7 @@ static enum sotto_status visit_state(struct sotto_trainer *t, struct state_visit
     return training_visit(tr, v);
 }
 
-static enum sotto_status visit_saved(void *trainer_saving, struct state_visitor *v)
+static enum sotto_status visit_trainer(void *trainer_saving, struct state_visitor *v)
 {
     struct trainer_saving *s = trainer_saving;
     if (s->padded)
@@ -55,12 +55,12 @@ static enum sotto_status visit_saved(void *trainer_saving, struct state_visitor 
     return visit_state(s->t, v);
 }
 
-static enum sotto_status write_file(void *saver, const char *path)
+static enum sotto_status write_saver(void *saver, const char *path)
 {
     return state_saver_write(saver, path);
 }
 
-static enum sotto_status write_saved(void *trainer_saving, struct state_visitor *saver)
+static enum sotto_status write_trainer(void *trainer_saving, struct state_visitor *saver)
 {
     const struct trainer_saving *s = trainer_saving;
     struct sotto_trainer *t = s->t;
@@ -69,7 +69,7 @@ static enum sotto_status write_saved(void *trainer_saving, struct state_visitor 
         return state_saver_write(saver, s->path);
     snprintf(what, sizeof what, "step %lld", (long long)t->training.step);
     return rescue_file(&t->rescue.state, what, s->path, (double)state_saver_bytes(saver),
-                       write_file, saver, t->rescue.elsewhere);
+                       write_saver, saver, t->rescue.elsewhere);
 }
 
 enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
@@ -79,7 +79,7 @@ enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
     TRY(trainer_need_meeting(t, "save", false));
     TRY(trainer_keep_failure(t, trainer_pause(t)));
     TRY(trainer_keep_failure(t, training_export(tr, tr->worker->rank == 0, &s.padded)));
-    enum sotto_status st = training_save(tr, visit_saved, write_saved, &s);
+    enum sotto_status st = training_save(tr, visit_trainer, write_trainer, &s);
     training_drop(tr, s.padded);
     if (st == SOTTO_OK) /* no worker reads the file before */
         st = comm_barrier(tr->worker->world);

@@ -58,8 +58,8 @@ struct api_loop {
     bool stopped;
 };
 
-static struct sotto_result result_of(const struct sotto_trainer *t, double loss,
-                                     const struct worker_report *all)
+static struct sotto_result train_result(const struct sotto_trainer *t, double loss,
+                                        const struct worker_report *all)
 {
     const struct worker *w = t->training.worker;
     struct cost_joint joint = {0};
@@ -93,7 +93,7 @@ static enum sotto_status conclude_training(struct api_loop *l, struct sotto_trai
     if (st == SOTTO_OK)
         st = sotto_trainer_parameters(t, first ? l->is.parameters : NULL);
     if (st == SOTTO_OK && first)
-        l->result = result_of(t, loss, all);
+        l->result = train_result(t, loss, all);
     free(all);
     return st;
 }
@@ -162,12 +162,12 @@ static enum sotto_status observe_progress(const struct api_loop *l, struct sotto
 }
 
 /* True on all workers if a checkpoint is due after a round after which all meet. */
-static bool save_is_due(const struct sotto_trainer *t, const struct sotto_round *r)
+static bool train_save_is_due(const struct sotto_trainer *t, const struct sotto_round *r)
 {
-    const int64_t every = t->training.config->train.save_every;
     if (r->over || trainer_is_async(t)) /* asynchronous groups meet to save or to end */
         return true;
-    return (every > 0 && r->step % every == 0) || training_save_due(&t->training);
+    return training_is_due(r->step, t->training.config->train.save_every) ||
+           training_save_due(&t->training);
 }
 
 static enum sotto_status make_rounds(struct api_loop *l, struct sotto_trainer *t)
@@ -182,7 +182,7 @@ static enum sotto_status make_rounds(struct api_loop *l, struct sotto_trainer *t
     for (r.over = *step >= steps; !r.over;) {
         TRY(sotto_trainer_round(t, &r));
         TRY(observe_progress(l, t, &r, &loss));
-        if (!is->checkpoint || !r.meet || !save_is_due(t, &r))
+        if (!is->checkpoint || !r.meet || !train_save_is_due(t, &r))
             continue;
         TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)*step));
         training_schedule_save(&t->training);

@@ -55,7 +55,7 @@ static enum sotto_status set_seconds(struct sotto_trainer *t, float *padded)
     return SOTTO_OK;
 }
 
-static enum sotto_status set_start(struct sotto_trainer *t, const float *parameters)
+static enum sotto_status set_first_parameters(struct sotto_trainer *t, const float *parameters)
 {
     const size_t count = table_count(&t->table);
     float *padded = calloc(count, sizeof *padded);
@@ -124,7 +124,7 @@ static enum sotto_status open_trainer(struct sotto_trainer *t, const struct sott
         return fail(SOTTO_EINVAL, "there are no parameters to begin with");
     TRY(agree_on_problem(t, parameters));
     TRY(training_open(&t->training, &setup));
-    TRY(set_start(t, parameters));
+    TRY(set_first_parameters(t, parameters));
     if (w->rank == 0)
         strategy_warn(&c->strategy, &c->optim, table_count(&t->table));
     return SOTTO_OK;

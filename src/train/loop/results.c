@@ -45,7 +45,7 @@ static size_t live_activations(const struct run_worker *w)
     return null ? w->training.memory.peak[MEMORY_ACTIVATIONS] : w->oracle.pool.peak;
 }
 
-static struct run_result result_of(const struct loop *l)
+static struct run_result run_result_of(const struct loop *l)
 {
     const struct training *t = l->t;
     const struct run_totals *s = &l->w->totals;
@@ -66,7 +66,7 @@ static struct run_result result_of(const struct loop *l)
 enum sotto_status loop_sum_up(struct loop *l)
 {
     const int size = l->t->worker->size;
-    struct run_result result = result_of(l);
+    struct run_result result = run_result_of(l);
     result.worker = calloc((size_t)size, sizeof *result.worker);
     if (!result.worker)
         return fail(SOTTO_ENOMEM, "no memory for the report of %d workers", size);

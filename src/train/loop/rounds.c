@@ -1,28 +1,23 @@
 /* The loop over rounds of all workers: when to report, evaluate, save and stop. */
 #include "train/loop/loop.h"
 
-static bool is_due(int64_t step, int64_t every)
-{
-    return every > 0 && step % every == 0;
-}
-
 /* True if an evaluation is due after the round that was made. */
-static bool evaluates(const struct loop *l)
+static bool evaluation_is_due(const struct loop *l)
 {
     return training_eval_due(l->t) || l->t->step >= l->rounds;
 }
 
-/* True if a checkpoint is. */
-static bool saves(const struct loop *l)
+/* True if a checkpoint is due after the round that was made. */
+static bool checkpoint_is_due(const struct loop *l)
 {
     const int64_t step = l->t->step;
-    return l->save || is_due(step, l->t->config->train.save_every) || step >= l->rounds;
+    return l->save || training_is_due(step, l->t->config->train.save_every) || step >= l->rounds;
 }
 
 /* Ends the round's step, in the training's time, if the parameters are read after the round. */
 static enum sotto_status settle_if_read(struct loop *l, bool stop)
 {
-    if (!(stop || evaluates(l) || saves(l)))
+    if (!(stop || evaluation_is_due(l) || checkpoint_is_due(l)))
         return SOTTO_OK;
     return fail_in(training_settle(l->t), "step %lld: ", (long long)l->t->step);
 }
@@ -108,21 +103,21 @@ static enum sotto_status judge_evaluation(struct loop *l)
     return SOTTO_OK;
 }
 
-/* Evaluates and saves, in a pause, if that is due. */
+/* Evaluates and checkpoint_is_due, in a pause, if that is due. */
 static enum sotto_status between_rounds(struct loop *l)
 {
     struct training *t = l->t;
     l->between = 0;
-    if (!evaluates(l) && !saves(l))
+    if (!evaluation_is_due(l) && !checkpoint_is_due(l))
         return SOTTO_OK;
     training_pause(t);
     TRY(loop_report_rounds(l, true)); /* lines of the metrics are in the order of steps */
     const double begin = clock_now(&clock_real); /* of seconds that are no step's */
-    if (evaluates(l))
+    if (evaluation_is_due(l))
         TRY(loop_evaluate(l, -1));
-    if (evaluates(l))
+    if (evaluation_is_due(l))
         TRY(judge_evaluation(l));
-    if (saves(l))
+    if (checkpoint_is_due(l))
         TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* no worker trains while rank 0 still writes */
     TRY(training_continue(t));

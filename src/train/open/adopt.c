@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-enum sotto_status take_begin(struct run *run)
+enum sotto_status adopt_begin(struct run *run)
 {
     const char *from = run->watch.from, *out = run->config.train.out;
     char newest[FILE_PATH_ROOM], word[FILE_PATH_ROOM];
@@ -14,15 +14,15 @@ enum sotto_status take_begin(struct run *run)
     if (step >= 0)
         return fail(SOTTO_EINVAL,
                     "%s already holds a run of %" PRId64
-                    " steps, which `sotto train --resume %s` goes on with: another --out goes on "
+                    " steps, which `sotto train --resume %s` continues: another --out continues "
                     "from %s",
                     out, step, option_word(out, word, sizeof word), from);
     TRY(checkpoint_hold_one(&run->hold, from));
     return SOTTO_OK;
 }
 
-/* The best checkpoint that the other run had by then, unless this one has a later one. */
-static enum sotto_status take_best(struct run *run, const char *other, int64_t step)
+/* Copies the other run's best checkpoint up to `step`, unless this run has a later best. */
+static enum sotto_status copy_best(struct run *run, const char *other, int64_t step)
 {
     char theirs[FILE_PATH_ROOM], ours[FILE_PATH_ROOM], newest[FILE_PATH_ROOM];
     struct checkpoint best = {.step = -1};
@@ -43,29 +43,29 @@ static enum sotto_status take_best(struct run *run, const char *other, int64_t s
     return st;
 }
 
-/* What goes with a checkpoint, and is not needed to go on. */
-static void take_rest(struct run *run, const char *other, int64_t step)
+/* Copies the metrics and the best checkpoint, without which a run can be resumed, too. */
+static void copy_results(struct run *run, const char *other, int64_t step)
 {
     if (metrics_copy(other, run->dir.path, step) != SOTTO_OK)
         log_warn("metrics up to step %" PRId64 " are not copied: %s", step, sotto_error());
-    if (run->config.train.keep_best && take_best(run, other, step) != SOTTO_OK)
+    if (run->config.train.keep_best && copy_best(run, other, step) != SOTTO_OK)
         log_warn("the best checkpoint is not copied: %s", sotto_error());
 }
 
-enum sotto_status take_end(struct run *run)
+enum sotto_status adopt_end(struct run *run)
 {
     struct checkpoint c = {.run = &run->dir};
     char other[FILE_PATH_ROOM], own[FILE_PATH_ROOM];
     steps_named(run->checkpoint, &c.step, other);
     TRY(steps_folder(run->dir.checkpoints, c.step, own));
-    if (strcmp(own, run->checkpoint) == 0) /* a crash may have come between saving and publishing */
+    if (strcmp(own, run->checkpoint) == 0) /* after a crash between saving and publishing */
         return rundir_publish(&run->dir, own);
     if (*other && !run->watch.from)
         TRY(rundir_unused(other));
     strcpy(c.folder, run->checkpoint);
     TRY(checkpoint_copy(&c, &run->dir, run->config.train.keep));
     if (*other)
-        take_rest(run, other, c.step);
+        copy_results(run, other, c.step);
     log_info("%s is copied to %s, and stays as it is", run->checkpoint, own);
     strcpy(run->checkpoint, own);
     return SOTTO_OK;

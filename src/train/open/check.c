@@ -110,7 +110,7 @@ enum sotto_status check_new_folder(const struct train_config *t)
     if (step < 0)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
-                "%s already holds a run of %lld steps: --resume goes on with it, another --out "
+                "%s already holds a run of %lld steps: --resume continues it, another --out "
                 "starts a new one",
                 t->out, (long long)step);
 }

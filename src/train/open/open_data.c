@@ -1,5 +1,4 @@
-/* Opening a run's data, and what goes with them and with the model: the tokenizer, or how images
- * are made. */
+/* Opening a run's data, with the tokenizer of text, or the size and processing of images. */
 #include <string.h>
 
 #include "base/log.h"
@@ -7,22 +6,22 @@
 #include "hf/loaded_model.h"
 #include "train/open/open.h"
 
-/* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the
- * one that the run began with, whatever has become of the file that was named then. */
+/* Finds the tokenizer's file: the one in data.tokenizer, or the model's in `from`. A checkpoint has
+ * a copy of the tokenizer that the run began with, which is taken in any case. */
 static enum sotto_status find_tokenizer(struct run *run, const char *from)
 {
     const struct data_config *c = &run->config.data;
-    const bool comes_along = run->own_tokenizer || (*from && !*c->tokenizer && tokenizer_in(from));
-    if (c->vocab && (*c->tokenizer || (comes_along && !run->own_tokenizer)))
+    const bool in_model = run->own_tokenizer || (*from && !*c->tokenizer && tokenizer_in(from));
+    if (c->vocab && (*c->tokenizer || (in_model && !run->own_tokenizer)))
         return fail(SOTTO_EINVAL,
-                    "data.vocab = %d has no effect beside the tokenizer in %s: it is for one that "
-                    "is trained on the data",
+                    "data.vocab = %d has no effect with the tokenizer in %s: it is for a tokenizer "
+                    "that is trained on the data",
                     c->vocab, *c->tokenizer ? c->tokenizer : from);
-    strcpy(run->tokenizer_from, comes_along ? from : c->tokenizer);
+    strcpy(run->tokenizer_from, in_model ? from : c->tokenizer);
     return SOTTO_OK;
 }
 
-/* Where training starts from a model, a new tokenizer would give ids that mean nothing to it. */
+/* Opens the tokenizer. A run that starts from a model in `from` needs one with the model's ids. */
 static enum sotto_status open_tokenizer(struct run *run, const char *from)
 {
     const struct data_config *c = &run->config.data;
@@ -34,8 +33,8 @@ static enum sotto_status open_tokenizer(struct run *run, const char *from)
     return loaded_model_check_tokenizer(run->tokenizer, run->tokenizer_from, from);
 }
 
-/* Data that are tokens already do not need the tokenizer that came with the model, should it be of
- * a kind that is not known here; its files go out again all the same. */
+/* Opens the training data. Token files do not need the model's tokenizer, which may be of an
+ * unknown kind; its files are published all the same. */
 static enum sotto_status open_train(struct run *run, const char *from)
 {
     const struct data_config *c = &run->config.data;
@@ -51,12 +50,12 @@ static enum sotto_status open_train(struct run *run, const char *from)
     if (st != SOTTO_OK)
         return unknown;
     if (run->cluster.leads)
-        log_warn("training goes without the model's tokenizer, since the data are tokens: %s",
+        log_warn("training without the model's tokenizer, since the data are tokens: %s",
                  sotto_error());
     return SOTTO_OK;
 }
 
-/* A model of text may be given images, which would be read as tokens or as no text. */
+/* Refuses images for a model of text, which would be read as tokens or as text. */
 static enum sotto_status refuse_images(const struct data_config *c)
 {
     TRY(data_refuse(c, &sample_kinds[SAMPLE_TOKENS]));
@@ -79,7 +78,8 @@ static enum sotto_status open_text(struct run *run, const char *from)
     return c->holdout > 0 ? loader_open_rest(&run->valid, run->train) : SOTTO_OK;
 }
 
-/* The model says what it wants of them, and they what it leaves open. */
+/* Opens the images in the size that the model's configuration sets; a size that the model leaves
+ * open is taken from the data. */
 static enum sotto_status open_images(struct run *run, const char *from)
 {
     const struct data_config *c = &run->config.data;
@@ -100,7 +100,7 @@ static enum sotto_status open_images(struct run *run, const char *from)
     TRY(st);
     TRY(images_open_valid(&run->valid, run->train, c));
     const struct image_set *set = images_set(run->train);
-    run->config.data.resize = set->resize; /* so that it is kept with them */
+    run->config.data.resize = set->resize; /* so that a checkpoint keeps the value */
     return model_config_fit(&run->config.model, &(struct image_sizes){set->height, set->width,
                                                                       set->channels, set->classes});
 }
@@ -108,7 +108,7 @@ static enum sotto_status open_images(struct run *run, const char *from)
 enum sotto_status run_open_data(struct run *run, const char *from)
 {
     const struct train_config *t = &run->config.train;
-    if (t->head != HEAD_AUTO && !*run->checkpoint && !run->head.came)
+    if (t->head != HEAD_AUTO && !*run->checkpoint && !run->head.loaded)
         return fail(SOTTO_EINVAL, "train.head has no effect: training starts from no model over "
                                   "images");
     TRY((model_config_image(&run->config.model) ? open_images : open_text)(run, from));
@@ -122,13 +122,13 @@ enum sotto_status run_open_data(struct run *run, const char *from)
 enum sotto_status run_describe_images(struct run *run, const char *from)
 {
     const struct image_processor now = images_processor(run->train);
-    struct image_processor came;
-    TRY(processor_read(&came, from));
-    came.norm = norm_spread(came.norm, now.norm.channels);
-    const bool same = came.height == now.height && came.width == now.width &&
-                      came.resize == now.resize && came.keep == now.keep &&
-                      came.filter == now.filter &&
-                      memcmp(&came.norm, &now.norm, sizeof now.norm) == 0;
+    struct image_processor before;
+    TRY(processor_read(&before, from));
+    before.norm = norm_spread(before.norm, now.norm.channels);
+    const bool same = before.height == now.height && before.width == now.width &&
+                      before.resize == now.resize && before.keep == now.keep &&
+                      before.filter == now.filter &&
+                      memcmp(&before.norm, &now.norm, sizeof now.norm) == 0;
     if (same)
         return SOTTO_OK;
     json_t *json = processor_to_json(&now);

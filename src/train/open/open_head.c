@@ -1,5 +1,5 @@
-/* The classifier of a model over images that training starts from: kept where it tells as many
- * classes apart as the data have, else made anew, as transformers does it with
+/* The classifier of a model over images that training starts from: kept if the model and the data
+ * have the same number of classes, else made from the seed, as transformers does with
  * ignore_mismatched_sizes. */
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,13 @@ void run_ask_classes(struct run *run, struct model_config *asked)
     if (!loaded)
         return;
     struct image_sizes *said = archs[run->config.model.arch]->image(asked);
-    run->head.came = loaded->classes;
-    run->head.asked = said->classes;
+    run->head.loaded = loaded->classes;
+    run->head.wanted = said->classes;
     said->classes = 0;
 }
 
-/* What a run has trained keeps its names; a classifier that is kept may have all of the data's. */
+/* Returns how the data number their classes. A resumed run keeps its names; a classifier that is
+ * kept may have names for all of the data's classes. */
 enum images_naming run_naming(const struct run *run, const struct class_names *names)
 {
     const int head = run->config.train.head;
@@ -32,8 +33,10 @@ enum images_naming run_naming(const struct run *run, const struct class_names *n
     return *run->checkpoint ? NAMING_ONLY : NAMING_SAME;
 }
 
-/* By number though the model has one of the names: two classes would be called alike. */
-static enum sotto_status check_kept(const struct image_set *set, const struct class_names *names)
+/* Fails if the model has names for some of the data's classes only: classes could be numbered
+ * neither by the model's names nor by the data's. */
+static enum sotto_status check_kept_head(const struct image_set *set,
+                                         const struct class_names *names)
 {
     int known = -1, other = -1;
     if (!set->names || !names->n)
@@ -48,62 +51,62 @@ static enum sotto_status check_kept(const struct image_set *set, const struct cl
                 set->names[known], set->names[other]);
 }
 
-static void tell_fewer(const struct run *run, const struct image_set *set)
+static void warn_of_fewer(const struct run *run, const struct image_set *set)
 {
     struct model_config config = run->config.model;
     const int classes = model_config_image(&config)->classes;
     const bool others = run->before && strcmp(run->before->data.train, run->config.data.train) != 0;
     if (run->cluster.leads && others && set->classes < classes)
-        log_warn("the data have %d classes, the model tells %d apart: they are its first ones",
+        log_warn("the data have %d classes, the model has %d: the data's classes are the first of "
+                 "the model",
                  set->classes, classes);
 }
 
 enum sotto_status run_fit_classes(struct run *run, const struct class_names *names)
 {
     struct image_sizes *s = model_config_image(&run->config.model);
-    const int head = run->config.train.head, came = run->head.came, asked = run->head.asked;
+    const int head = run->config.train.head, loaded = run->head.loaded, wanted = run->head.wanted;
     if (head == HEAD_KEEP)
-        TRY(check_kept(images_set(run->train), names));
+        TRY(check_kept_head(images_set(run->train), names));
     else if (*run->checkpoint)
-        tell_fewer(run, images_set(run->train));
-    if (!came)
+        warn_of_fewer(run, images_set(run->train));
+    if (!loaded)
         return SOTTO_OK;
-    if (head == HEAD_KEEP && asked && asked != came)
+    if (head == HEAD_KEEP && wanted && wanted != loaded)
         return fail(SOTTO_EINVAL,
-                    "train.head = keep, but %d classes are asked for and the model in %s has %d",
-                    asked, run->config.train.init, came);
+                    "train.head = keep, but %d classes are set and the model in %s has %d", wanted,
+                    run->config.train.init, loaded);
     if (head != HEAD_KEEP)
-        s->classes = asked ? asked : images_set(run->train)->classes;
-    run->head.anew = head == HEAD_NEW || s->classes != came;
+        s->classes = wanted ? wanted : images_set(run->train)->classes;
+    run->head.fresh = head == HEAD_NEW || s->classes != loaded;
     return SOTTO_OK;
 }
 
 enum sotto_status run_choose_head(struct run *run, const char *from)
 {
-    const int head = run->config.train.head, came = run->head.came;
+    const int head = run->config.train.head, loaded = run->head.loaded;
     bool have = true;
-    if (!came)
+    if (!loaded)
         return SOTTO_OK;
     if (head != HEAD_KEEP && run->cluster.leads)
         TRY(weights_have_classifier(&run->model, from, &have));
     if (head != HEAD_KEEP && run->cluster.mpi)
         TRY(comm_broadcast(run->cluster.mpi, view_of(&have, DTYPE_U8), sizeof have, 0));
-    run->head.anew |= !have;
-    if (!run->head.anew || !run->cluster.leads)
+    run->head.fresh |= !have;
+    if (!run->head.fresh || !run->cluster.leads)
         return SOTTO_OK;
     const int now = model_config_image(&run->config.model)->classes;
     if (!have)
         log_info("a classifier of %d classes is made: the model in %s has none", now, from);
-    else if (now != came)
-        log_info("the classifier is made anew for %d classes: the model in %s tells %d apart", now,
-                 from, came);
+    else if (now != loaded)
+        log_info("the classifier is new, of %d classes: the model in %s has %d", now, from, loaded);
     else
-        log_info("the classifier is made anew for %d classes, since train.head = new", now);
+        log_info("the classifier is new, of %d classes, since train.head = new", now);
     return SOTTO_OK;
 }
 
-/* The first class that config.json calls otherwise, -1: none. */
-static int first_other(const json_t *config, const struct image_set *set)
+/* Returns the first class with another name in config.json, or -1. */
+static int find_renamed(const json_t *config, const struct image_set *set)
 {
     for (int i = 0; i < set->classes; i++) {
         const char *name = image_class_name(config, i);
@@ -113,7 +116,7 @@ static int first_other(const json_t *config, const struct image_set *set)
     return -1;
 }
 
-/* Kept by number: the first classes are the data's now, the others are called as they were. */
+/* Names the first classes as the data do; the other classes keep their names. */
 static enum sotto_status name_first(struct run *run, const struct image_set *set, int classes)
 {
     char **names = calloc((size_t)classes, sizeof *names);
@@ -128,7 +131,7 @@ static enum sotto_status name_first(struct run *run, const struct image_set *set
     return st;
 }
 
-static bool has_names(const json_t *config, int classes)
+static bool has_class_names(const json_t *config, int classes)
 {
     for (int i = 0; i < classes; i++)
         if (image_class_name(config, i))
@@ -142,13 +145,13 @@ enum sotto_status run_describe_classes(struct run *run)
     const json_t *config = run->folder.config;
     const int classes = model_config_image(&run->config.model)->classes;
     const bool named = set->names && set->classes == classes;
-    const int other = named ? first_other(config, set) : -1;
+    const int other = named ? find_renamed(config, set) : -1;
     const char *theirs = other >= 0 ? image_class_name(config, other) : NULL;
-    if (!run->head.anew && set->names && !named && has_names(config, classes))
+    if (!run->head.fresh && set->names && !named && has_class_names(config, classes))
         return name_first(run, set, classes);
-    if (!run->head.anew && other < 0)
-        return SOTTO_OK; /* as they came, or with numbers only */
-    if (!run->head.anew && theirs)
+    if (!run->head.fresh && other < 0)
+        return SOTTO_OK; /* config.json has the names, or there are none */
+    if (!run->head.fresh && theirs)
         log_warn(
             "class %d is '%.80s' to the model and '%.80s' in the data: the classifier is kept, "
             "since both have %d; train.head = new makes another",

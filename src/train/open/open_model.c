@@ -1,5 +1,5 @@
-/* Opening a run's model: its configuration and stages, its parameters to begin with, and the folder
- * in which the model is published. */
+/* Opening a run's model: configuration, stages, parameters to begin with, and the folder in which
+ * the model is published. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +43,8 @@ static enum sotto_status choose_stages(const struct run *run, int *stages)
     return SOTTO_OK;
 }
 
-/* Lays the parameters out in the stages that the method wants, or in those that let several workers
- * overlap. Each stage is padded, so that a group can share the stage evenly. */
+/* Lays the parameters out in the method's stages, or in stages that let several workers overlap.
+ * Each stage is padded, so that a group can share the stage evenly. */
 static enum sotto_status open_table(struct run *run)
 {
     const struct run_config *c = &run->config;
@@ -118,14 +118,14 @@ enum sotto_status open_run_model(struct run *run)
     return open_table(run);
 }
 
-/* Reads the parameters from the files at `from`; "": makes those of a new model. */
+/* Reads the parameters from the files at `from`; "": makes the parameters of a new model. */
 static enum sotto_status read_start(struct run *run, const char *from)
 {
     if (run->start_state && *from)
         TRY(weights_load_state(&run->model, from, run->start_state));
     else if (run->start_state)
         model_state_start(&run->model, run->start_state);
-    if (*from && !run->head.anew)
+    if (*from && !run->head.fresh)
         return weights_load(&run->model, from, run->start);
     model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
     return *from ? weights_load_body(&run->model, from, run->start) : SOTTO_OK;
@@ -178,7 +178,7 @@ static enum sotto_status allocate_start(struct run *run)
 static enum sotto_status open_published(struct run *run, const char *from)
 {
     TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
-                       run->head.anew, (enum save_dtype)run->config.train.save_dtype));
+                       run->head.fresh, (enum save_dtype)run->config.train.save_dtype));
     if (run->tokenizer && run->train->instructs)
         TRY(hf_folder_add_end(&run->folder, tokenizer_turn_end(run->tokenizer)));
     if (!run_kind(run)->sequences) {
@@ -196,7 +196,7 @@ enum sotto_status open_run_start(struct run *run, const char *from)
     const char *parameters = *exact && file_exists(exact) ? exact : from;
     TRY(run_choose_head(run, from));
     if (*from && run->cluster.leads)
-        TRY(weights_check(&run->model, parameters, run->head.anew));
+        TRY(weights_check(&run->model, parameters, run->head.fresh));
     const struct available left = available_memory("");
     estimate_choose(run, &left);
     if (run->config.train.check_memory)

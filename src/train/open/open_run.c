@@ -22,7 +22,7 @@ static enum sotto_status open_state(struct run *run)
 /* Takes over a checkpoint in another folder; the run's own folder must not hold a run. */
 static enum sotto_status adopt_checkpoint(struct run *run)
 {
-    TRY(take_begin(run));
+    TRY(adopt_begin(run));
     return vacant_check(&run->config);
 }
 
@@ -155,9 +155,9 @@ static enum sotto_status open_parts(struct run *run, bool touch)
     }
     TRY_DONE(best_check(&run->config, run->valid != NULL));
     if (run->cluster.leads && run->before)
-        resume_tell(run);
+        resume_report(run);
     if (touch && run->cluster.leads && *run->checkpoint)
-        TRY_DONE(take_end(run));
+        TRY_DONE(adopt_end(run));
 done:
     checkpoint_release(&run->hold);
     if (st != SOTTO_OK) {

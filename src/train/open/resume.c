@@ -79,7 +79,7 @@ enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const 
     return SOTTO_OK;
 }
 
-/* In its own run's folder a checkpoint is gone on from as the newest that can be read. */
+/* Fails unless `checkpoint` is the newest readable one in its run's own folder. */
 static enum sotto_status check_is_newest(struct comm *mpi, const char *checkpoint, int64_t step,
                                          const char *run)
 {
@@ -92,12 +92,13 @@ static enum sotto_status check_is_newest(struct comm *mpi, const char *checkpoin
         TRY(fail_in(checkpoint_check(checkpoint), "%s cannot be read: ", checkpoint));
     if (last <= step)
         return SOTTO_OK;
-    return fail(SOTTO_EINVAL,
-                "the run in %s has gone on from there to step %lld: `sotto train --resume %s "
-                "--out=FOLDER` goes on from step %lld in another folder and leaves that run as it "
-                "is; `sotto train --resume %s` goes on from step %lld",
-                run, (long long)last, option_word(checkpoint, from, sizeof from), (long long)step,
-                option_word(run, whole, sizeof whole), (long long)last);
+    return fail(
+        SOTTO_EINVAL,
+        "the run in %s has continued from there to step %lld: `sotto train --resume %s "
+        "--out=FOLDER` continues from step %lld in another folder and leaves that run as it "
+        "is; `sotto train --resume %s` continues from step %lld",
+        run, (long long)last, option_word(checkpoint, from, sizeof from), (long long)step,
+        option_word(run, whole, sizeof whole), (long long)last);
 }
 
 enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, const char *checkpoint,
@@ -119,8 +120,8 @@ enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, con
     return SOTTO_OK;
 }
 
-/* Keys that a run cannot change, with the reason. Sizes of the model are compared with what is
- * loaded (run.c), and not listed: they are the same. */
+/* Keys that a run cannot change, with the reason. Sizes of the model are not here: check.c compares
+ * the sizes with the loaded model's. */
 static const struct {
     const char *key, *reason;
 } fixed[] = {
@@ -132,12 +133,11 @@ static const struct {
     {"optim.kind", NULL}, /* resume_check_optim */
 };
 
-struct refusal {
+struct resume_refusal {
     const struct run *run;
     enum sotto_status st;
 };
 
-/* By the key that the user has: a method's, where the optimizer is its own. */
 enum sotto_status resume_check_optim(const struct strategy_config *strategy,
                                      const struct optim_config *before,
                                      const struct optim_config *now, const char *where)
@@ -152,65 +152,66 @@ enum sotto_status resume_check_optim(const struct strategy_config *strategy,
     if (strategy_optim_value(strategy, before->kind, other) && before->momentum == 0)
         return fail(SOTTO_EINVAL,
                     "%s = %.200s: %s has the optimizer '%s' and keeps it, since %s; %s = %.200s "
-                    "goes on with it",
+                    "continues with it",
                     key, value, where, optim_name(before), reason, key, other);
     return fail(SOTTO_EINVAL, "%s = %.200s: %s has the optimizer '%s'%s and keeps it, since %s",
                 key, value, where, optim_name(before),
                 before->momentum != 0 ? " with momentum" : "", reason);
 }
 
-/* Where the run lies that is gone on with. */
-static const char *place_before(const struct run *run)
+/* The folder that the run continues from. */
+static const char *folder_before(const struct run *run)
 {
     return run->watch.from ? run->watch.from : run->config.train.out;
 }
 
 static void refuse_one(void *arg, const char *key, const char *old_value, const char *new_value)
 {
-    struct refusal *r = arg;
+    struct resume_refusal *r = arg;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed && r->st == SOTTO_OK; i++) {
         if (strcmp(fixed[i].key, key) != 0)
             continue;
         if (strncmp(key, "data.", 5) == 0 && !r->run->own_tokenizer)
-            continue; /* data that were tokens may become text */
+            continue; /* data may change from tokens to text */
         if (strncmp(key, "model.", 6) == 0 && *r->run->config.train.init && !*old_value)
-            continue; /* it was never asked for */
+            continue; /* the user never set the preset */
         if (strcmp(key, "optim.kind") == 0) {
             char where[FILE_PATH_ROOM + 16];
-            snprintf(where, sizeof where, "the run in %s", place_before(r->run));
+            snprintf(where, sizeof where, "the run in %s", folder_before(r->run));
             r->st = resume_check_optim(&r->run->config.strategy, &r->run->before->optim,
                                        &r->run->config.optim, where);
             continue;
         }
         r->st =
             fail(SOTTO_EINVAL, "%s = %.200s: the run in %s has %s'%.200s' and keeps it, since %s",
-                 key, new_value, place_before(r->run), *old_value ? "" : "the default ", old_value,
+                 key, new_value, folder_before(r->run), *old_value ? "" : "the default ", old_value,
                  fixed[i].reason);
     }
 }
 
-static bool is_told(const char *key)
+static bool is_reported_key(const char *key)
 {
     return strncmp(key, "model.", 6) != 0 && strcmp(key, "train.out") != 0 &&
            strcmp(key, "train.init") != 0 && strcmp(key, "train.resume") != 0;
 }
 
-/* For people: -1 steps are not said. */
-static const char *shown(const char *key, const char *value)
+/* The value of a key in messages: train.steps = -1 is not set. */
+static const char *shown_value(const char *key, const char *value)
 {
     if (strcmp(key, "train.steps") == 0 && strcmp(value, "-1") == 0)
         return "not said";
     return *value ? value : "''";
 }
 
-static void tell_one(void *arg, const char *key, const char *old_value, const char *new_value)
+static void report_change(void *arg, const char *key, const char *old_value, const char *new_value)
 {
     (void)arg;
-    if (is_told(key))
-        log_info("changed: %s %.200s -> %.200s", key, shown(key, old_value), shown(key, new_value));
+    if (is_reported_key(key))
+        log_info("changed: %s %.200s -> %.200s", key, shown_value(key, old_value),
+                 shown_value(key, new_value));
 }
 
-struct used {
+struct used_keys {
     const struct strategy_config *strategy;
     config_difference *each;
     void *arg;
@@ -218,34 +219,36 @@ struct used {
 
 static void pass_used(void *arg, const char *key, const char *old_value, const char *new_value)
 {
-    const struct used *u = arg;
+    const struct used_keys *u = arg;
     if (!strategy_unused(u->strategy, key))
         u->each(u->arg, key, old_value, new_value);
 }
 
-/* Compares two configurations as checkpoints keep them, without what is set aside now. */
-static enum sotto_status compare(const struct run_config *before, const struct run_config *now,
-                                 config_difference *each, void *arg)
+/* Compares two configurations as checkpoints keep them, but for options that `now` does not use. */
+static enum sotto_status compare_configs(const struct run_config *before,
+                                         const struct run_config *now, config_difference *each,
+                                         void *arg)
 {
     struct run_config *kept = malloc(sizeof *kept);
     if (!kept)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     *kept = *now;
     resume_keep(kept);
-    config_differences(before, kept, pass_used, &(struct used){&now->strategy, each, arg});
+    config_differences(before, kept, pass_used, &(struct used_keys){&now->strategy, each, arg});
     free(kept);
     return SOTTO_OK;
 }
 
 enum sotto_status resume_refuse(const struct run *run)
 {
-    struct refusal r = {run, SOTTO_OK};
-    TRY(compare(run->before, &run->config, refuse_one, &r));
+    struct resume_refusal r = {run, SOTTO_OK};
+    TRY(compare_configs(run->before, &run->config, refuse_one, &r));
     return r.st;
 }
 
-/* What a method had for its optimizer stays when the method goes, and when it takes another. */
-static void tell_optimizer(const struct run *run)
+/* Logs the optimizer that the method before has set and that stays: methods set no optimizer back.
+ */
+static void report_optimizer(const struct run *run)
 {
     const struct run_config *before = run->before, *now = &run->config;
     char key[OPTION_ROOM], value[OPTION_ROOM], other[OPTION_ROOM];
@@ -260,11 +263,11 @@ static void tell_optimizer(const struct run *run)
                  now->optim.weight_decay);
 }
 
-void resume_tell(const struct run *run)
+void resume_report(const struct run *run)
 {
-    if (compare(run->before, &run->config, tell_one, NULL) != SOTTO_OK)
-        log_warn("what has changed is not listed: %s", sotto_error());
-    tell_optimizer(run);
+    if (compare_configs(run->before, &run->config, report_change, NULL) != SOTTO_OK)
+        log_warn("changed options are not listed: %s", sotto_error());
+    report_optimizer(run);
 }
 
 enum sotto_status resume_finish(struct state_visitor *v, const char *before,
@@ -277,12 +280,13 @@ enum sotto_status resume_finish(struct state_visitor *v, const char *before,
         return state_loader_finish(v);
     const size_t left = state_loader_left(v, &first);
     if (leads && left == 0)
-        log_info("going on with %s after %s", method, before);
+        log_info("continuing with %s after %s", method, before);
     else if (leads)
-        log_info("going on with %s after %s: %zu value%s in the checkpoint that %s has no use for "
-                 "%s dropped ('%.200s'%s)",
-                 method, before, left, left == 1 ? "" : "s", method, left == 1 ? "is" : "are",
-                 first, left == 1 ? "" : " and others");
+        log_info(
+            "continuing with %s after %s: %zu value%s in the checkpoint that %s has no use for "
+            "%s dropped ('%.200s'%s)",
+            method, before, left, left == 1 ? "" : "s", method, left == 1 ? "is" : "are", first,
+            left == 1 ? "" : " and others");
     return SOTTO_OK;
 }
 
@@ -290,7 +294,7 @@ static void put_option(void *arg, const char *key, const char *old_value, const 
 {
     FILE *out = arg;
     (void)old_value;
-    if (!is_told(key))
+    if (!is_reported_key(key))
         return;
     fprintf(out, " --%s=", key);
     option_put_word(new_value, out);
@@ -322,7 +326,7 @@ bool resume_command(const struct run *run, double rate, FILE *out)
         snprintf(lr, sizeof lr, "%.6g", now->optim.lr * rate); /* 10, not 10.000000000000002 */
         now->optim.lr = strtod(lr, NULL);
         resume_plainly(run, out);
-        there = run->refused || compare(before, now, put_option, out) == SOTTO_OK;
+        there = run->refused || compare_configs(before, now, put_option, out) == SOTTO_OK;
     }
     free(before);
     free(now);

@@ -8,7 +8,7 @@
 #include "train/run/rescue.h"
 
 /* True if `name` is the folder, or a file in it. */
-static bool lies_in(const char *folder, const char *name)
+static bool is_inside(const char *folder, const char *name)
 {
     struct stat there, ours;
     char above[FILE_PATH_ROOM];
@@ -19,14 +19,14 @@ static bool lies_in(const char *folder, const char *name)
     return stat(at, &ours) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
-/* A folder with a model, a part of one or a sotto.ini, and no checkpoint, is somebody's: publishing
- * would replace that. The tokenizer that is trained with may lie there. */
+/* Refuses a folder with a model, a part of a model or a sotto.ini, which publishing would replace.
+ * The tokenizer of the run may be there. */
 static enum sotto_status refuse_model(const struct run_config *config)
 {
     static const char *const names[] = {"config.json", "model.safetensors",
                                         "model.safetensors.index.json", "sotto.ini"};
     const char *folder = config->train.out;
-    const bool own = lies_in(folder, config->data.tokenizer);
+    const bool own = is_inside(folder, config->data.tokenizer);
     char path[FILE_PATH_ROOM];
     for (int i = 0; i < 4 + HF_FILES; i++) {
         const char *name = i < 4 ? names[i] : hf_files[i - 4].name;
@@ -40,14 +40,14 @@ static enum sotto_status refuse_model(const struct run_config *config)
     return SOTTO_OK;
 }
 
-/* A finished run that saved nothing has its report and metrics there, which would be replaced. */
+/* Refuses a folder with the report and metrics of a finished run that saved nothing. */
 static enum sotto_status refuse_results(const char *folder)
 {
     const struct report_left left = report_left(folder);
     if (!left.complete || !left.trained)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
-                "%s already holds a finished run of %lld steps, which saved nothing to go on from: "
+                "%s already holds a finished run of %lld steps, which saved no checkpoint: "
                 "another --out starts a new one",
                 folder, (long long)left.steps);
 }

@@ -39,7 +39,7 @@ enum sotto_status best_judge(struct best *b, struct comm *world, int64_t step, d
     TRY(comm_sum(world, &judged, 1));
     if (isfinite(judged) && (b->step == 0 || judged < b->loss))
         *b = (struct best){judged, step, b->ends ? b->since : 0, b->ends};
-    else if (b->step < step && !b->ends) /* a step is evaluated again where a run goes on from it */
+    else if (b->step < step && !b->ends) /* a resumed run evaluates its first step again */
         b->since++;
     return SOTTO_OK;
 }
@@ -62,15 +62,15 @@ enum sotto_status best_folder(const char *run, char out[FILE_PATH_ROOM])
     return file_join(out, run, "best");
 }
 
-/* A run that goes on from the best checkpoint does so there, and is not to be lost. */
+/* Fails if a run was resumed in the folder of the best checkpoint: its work must not be lost. */
 static enum sotto_status check_unused(const char *folder, int64_t step)
 {
     char newest[FILE_PATH_ROOM];
     int64_t there;
     TRY(checkpoint_latest(folder, &there, newest));
-    return there <= step ? SOTTO_OK
-                         : fail(SOTTO_EINVAL, "%s has %s of a run that was gone on with there",
-                                folder, newest);
+    return there <= step
+               ? SOTTO_OK
+               : fail(SOTTO_EINVAL, "%s has %s of a run that was resumed there", folder, newest);
 }
 
 enum sotto_status best_keep(const struct checkpoint *c)

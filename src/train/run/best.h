@@ -1,5 +1,5 @@
-/* The lowest loss over the held-out data: its checkpoint may be kept (train.keep_best), and a run
- * may end when it has not been reached again for long (train.patience). */
+/* The lowest loss over the held-out data. A run may keep the checkpoint of that loss
+ * (train.keep_best), and end after several evaluations without a lower loss (train.patience). */
 #ifndef SOTTO_TRAIN_RUN_BEST_H
 #define SOTTO_TRAIN_RUN_BEST_H
 
@@ -10,36 +10,36 @@
 
 struct best {
     double loss;
-    int64_t step;  /* that it was reached at; 0: there was no evaluation yet */
-    int64_t since; /* evaluations after it, until the run is to end */
-    int64_t ends;  /* the last step, where patience has ended the run; 0: it has not */
+    int64_t step;  /* of the loss; 0: no evaluation yet */
+    int64_t since; /* evaluations after `step`, until the run is to end */
+    int64_t ends;  /* last step of the run, set by train.patience; 0: not set */
 };
 
-/* True if a run keeps account of it. */
+/* True if a run needs the lowest loss. */
 static inline bool best_wanted(const struct train_config *c)
 {
     return c->keep_best || c->patience > 0;
 }
 
-/* True if the run has had all the patience that it was given. */
+/* True if train.patience is over. */
 static inline bool best_over(const struct best *b, const struct train_config *c)
 {
     return c->patience > 0 && b->since >= c->patience;
 }
 
-/* Refuses what has no effect; `evaluates`: there are held-out data. */
+/* Refuses options without an effect. `evaluates`: the run has held-out data. */
 enum sotto_status best_check(const struct run_config *config, bool evaluates);
 
-/* Takes account of an evaluation at a step, by the loss of rank 0, on all workers alike. */
+/* Compares the loss of an evaluation at `step`; rank 0's loss counts for all workers. */
 enum sotto_status best_judge(struct best *b, struct comm *world, int64_t step, double loss);
 
-/* `wanted`: it is to be saved; what a checkpoint has of it is loaded in any case. */
+/* Visits the lowest loss: saves it if `wanted`, and loads it if the checkpoint has one. */
 enum sotto_status best_visit(struct best *b, struct state_visitor *v, bool wanted);
 
-/* The folder of the best checkpoint in that of the run, which is a run's folder itself. */
+/* Names the folder of the best checkpoint, in the folder `run`; a run's folder, too. */
 enum sotto_status best_folder(const char *run, char out[FILE_PATH_ROOM]);
 
-/* Keeps a checkpoint that is complete there, by hard links, in the place of the one before. */
+/* Keeps a complete checkpoint in best_folder, by hard links, in place of the best so far. */
 enum sotto_status best_keep(const struct checkpoint *c);
 
 #endif

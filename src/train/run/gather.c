@@ -9,9 +9,9 @@ void gather_share(struct state_visitor *v, int rank, bool first)
     v->skip_slices = !first;
 }
 
-/* A parcel is items one behind the other, each padded to words: this head, the name, the data. The
- * workers of a run are the same program on the same kind of machine. */
-struct head {
+/* Packed state is a list of items, each a head, a name and data, padded to words. Byte
+ * order and sizes are the same on all workers: the same program on machines of the same kind. */
+struct packed_head {
     uint64_t whole, offset, count;
     uint64_t name, data; /* bytes, padding included */
     uint32_t kind, type, category, padding;
@@ -24,12 +24,12 @@ struct packer {
     struct packed *to;
 };
 
-static size_t padded(size_t bytes)
+static size_t padded_size(size_t bytes)
 {
     return (bytes + WORD - 1) / WORD * WORD;
 }
 
-static enum sotto_status append(struct packed *p, const void *data, size_t bytes, size_t room)
+static enum sotto_status append_data(struct packed *p, const void *data, size_t bytes, size_t room)
 {
     if (p->bytes + room > p->room) {
         size_t more = p->bytes + room + p->room / 4;
@@ -45,7 +45,7 @@ static enum sotto_status append(struct packed *p, const void *data, size_t bytes
     return SOTTO_OK;
 }
 
-static enum sotto_status make_room(struct packed *p, size_t bytes)
+static enum sotto_status allocate_packed(struct packed *p, size_t bytes)
 {
     if (!(p->data = memory_resize(p->memory, MEMORY_CHECKPOINT, NULL, 0, bytes)))
         return fail(SOTTO_ENOMEM, "no memory for %zu bytes of state", bytes);
@@ -53,10 +53,10 @@ static enum sotto_status make_room(struct packed *p, size_t bytes)
     return SOTTO_OK;
 }
 
-/* Room for what will be visited, so that a parcel is not copied while it grows: tensors are
- * counted, and names take little. */
-static enum sotto_status reserve(struct packed *p, state_owner *visit, void *owner, int rank,
-                                 bool first)
+/* Allocates room for the state that `visit` shows, so that `p` need not grow: counts the tensors,
+ * and adds a little for names. */
+static enum sotto_status reserve_packed(struct packed *p, state_owner *visit, void *owner, int rank,
+                                        bool first)
 {
     struct state_visitor v;
     size_t bytes = (size_t)1 << 16;
@@ -67,42 +67,42 @@ static enum sotto_status reserve(struct packed *p, state_owner *visit, void *own
         bytes += v.bytes[c];
     state_free(&v);
     TRY(st);
-    return make_room(p, bytes);
+    return allocate_packed(p, bytes);
 }
 
 static enum sotto_status append_piece(void *arg, const void *data, size_t bytes)
 {
-    return append(arg, data, bytes, bytes);
+    return append_data(arg, data, bytes, bytes);
 }
 
-static enum sotto_status pack(struct state_visitor *v, const struct state_item *item)
+static enum sotto_status pack_item(struct state_visitor *v, const struct state_item *item)
 {
     struct packed *p = ((struct packer *)v)->to;
     size_t bytes = item->kind == STATE_TENSOR ? item->count * safetensors_type_size(item->type)
                    : item->kind == STATE_TEXT ? strlen(item->to.text) + 1
                                               : WORD;
     size_t name = strlen(item->name) + 1;
-    struct head head = {.whole = item->whole,
-                        .offset = item->offset,
-                        .count = item->count,
-                        .name = padded(name),
-                        .data = padded(bytes),
-                        .kind = item->kind,
-                        .type = item->type,
-                        .category = item->category};
-    TRY(append(p, &head, sizeof head, sizeof head));
-    TRY(append(p, item->name, name, padded(name)));
+    struct packed_head head = {.whole = item->whole,
+                               .offset = item->offset,
+                               .count = item->count,
+                               .name = padded_size(name),
+                               .data = padded_size(bytes),
+                               .kind = item->kind,
+                               .type = item->type,
+                               .category = item->category};
+    TRY(append_data(p, &head, sizeof head, sizeof head));
+    TRY(append_data(p, item->name, name, padded_size(name)));
     if (item->kind != STATE_TENSOR)
-        return append(p, item->kind == STATE_TEXT ? item->to.text : (void *)item->to.integer, bytes,
-                      padded(bytes));
+        return append_data(p, item->kind == STATE_TEXT ? item->to.text : (void *)item->to.integer,
+                           bytes, padded_size(bytes));
     TRY(state_pieces(v, item, append_piece, p));
-    return append(p, "", 0, padded(bytes) - bytes);
+    return append_data(p, "", 0, padded_size(bytes) - bytes);
 }
 
 enum sotto_status packed_show(const struct packed *p, struct state_visitor *saver)
 {
     for (const char *at = p->data, *end = at ? at + p->bytes : at; at < end;) {
-        struct head head;
+        struct packed_head head;
         memcpy(&head, at, sizeof head);
         char *data = (char *)at + sizeof head + head.name;
         struct state_item item = {.name = at + sizeof head,
@@ -124,8 +124,8 @@ enum sotto_status packed_show(const struct packed *p, struct state_visitor *save
     return SOTTO_OK;
 }
 
-/* Parcels are whole words, which travel as two fp32 each. */
-static struct view words(void *data)
+/* A view of packed state, whose words are sent as two fp32 each. */
+static struct view view_words(void *data)
 {
     return view_of(data, DTYPE_F32);
 }
@@ -133,11 +133,11 @@ static struct view words(void *data)
 enum sotto_status packed_make(struct packed *p, struct memory *memory, int rank, bool first,
                               state_owner *visit, void *owner)
 {
-    static const struct state_ops ops = {pack, NULL};
+    static const struct state_ops ops = {pack_item, NULL};
     struct packer packer = {.base.ops = &ops, .to = p};
     *p = (struct packed){.memory = memory};
     gather_share(&packer.base, rank, first);
-    enum sotto_status st = reserve(p, visit, owner, rank, first);
+    enum sotto_status st = reserve_packed(p, visit, owner, rank, first);
     if (st == SOTTO_OK)
         st = visit(owner, &packer.base);
     state_free(&packer.base);
@@ -155,8 +155,8 @@ void packed_free(struct packed *p)
 enum sotto_status packed_send(struct comm *comm, const struct packed *p, int to)
 {
     uint64_t bytes = p->bytes;
-    TRY(comm_send(comm, words(&bytes), 2, to));
-    return bytes ? comm_send(comm, words(p->data), bytes / 4, to) : SOTTO_OK;
+    TRY(comm_send(comm, view_words(&bytes), 2, to));
+    return bytes ? comm_send(comm, view_words(p->data), bytes / 4, to) : SOTTO_OK;
 }
 
 enum sotto_status packed_receive(struct comm *comm, struct packed *p, struct memory *memory,
@@ -164,12 +164,12 @@ enum sotto_status packed_receive(struct comm *comm, struct packed *p, struct mem
 {
     uint64_t bytes;
     *p = (struct packed){.memory = memory};
-    TRY(comm_recv(comm, words(&bytes), 2, from));
+    TRY(comm_recv(comm, view_words(&bytes), 2, from));
     if (!bytes)
         return SOTTO_OK;
-    TRY(fail_in(make_room(p, bytes), "worker %d: ", from));
+    TRY(fail_in(allocate_packed(p, bytes), "worker %d: ", from));
     p->bytes = bytes;
-    return comm_recv(comm, words(p->data), bytes / 4, from);
+    return comm_recv(comm, view_words(p->data), bytes / 4, from);
 }
 
 static enum sotto_status receive_all(struct comm *world, struct memory *memory,

@@ -12,29 +12,24 @@
 
 #define TEXT_LIMIT ((size_t)1 << 29) /* as hf_folder.c reads */
 
-/* Pieces take less than a minute on any link that one would train over: longer silence is reported.
- */
+/* Elements of a piece, which takes less than a minute on any link that is used for training: longer
+ * waits are reported. */
 #define VECTOR_PIECE ((size_t)4 << 20)
-
-static enum sotto_status broadcast_bytes(struct comm *mpi, void *data, size_t bytes)
-{
-    return comm_broadcast(mpi, view_of(data, DTYPE_U8), bytes, 0);
-}
 
 enum sotto_status lend_text(struct comm *mpi, char **text, size_t *size)
 {
     const bool leads = mpi->rank == 0;
     int64_t bytes = leads && *text ? (int64_t)*size : -1;
-    TRY(broadcast_bytes(mpi, &bytes, sizeof bytes));
+    TRY(comm_broadcast_bytes(mpi, &bytes, sizeof bytes, 0));
     if (!leads)
         *text = bytes >= 0 ? calloc((size_t)bytes + 1, 1) : NULL;
     if (bytes >= 0 && !*text)
         return fail(SOTTO_ENOMEM, "no memory for %lld bytes from rank 0", (long long)bytes);
     *size = bytes >= 0 ? (size_t)bytes : 0;
-    return bytes > 0 ? broadcast_bytes(mpi, *text, *size) : SOTTO_OK;
+    return bytes > 0 ? comm_broadcast_bytes(mpi, *text, *size, 0) : SOTTO_OK;
 }
 
-/* One file, if rank 0 has it. */
+/* Sends a file, if rank 0 has it. */
 static enum sotto_status lend_file(struct comm *mpi, const char *from, const char *to,
                                    const char *name)
 {
@@ -67,7 +62,7 @@ enum sotto_status lend_folder(struct comm *mpi, const char *from, char local[FIL
     *local = '\0';
     if (!mpi || mpi->rank == 0) {
         strcpy(local, from);
-        if (*from && !file_is_directory(from)) /* before the others wait for its files */
+        if (*from && !file_is_directory(from)) /* before other ranks wait for files */
             return fail(SOTTO_EIO, "%s is not a folder with a model", from);
     } else if (*from) {
         TRY(make_temporary(local));
@@ -88,10 +83,10 @@ void lend_drop(const struct comm *mpi, char local[FILE_PATH_ROOM])
 
 enum sotto_status lend_vector(struct comm *mpi, float *x, size_t count, bool have, int *sent)
 {
-    struct print {
+    struct lent_print {
         uint64_t have, hash;
     } mine = {have, have ? hash_bytes(HASH_START, x, count * sizeof *x) : 0};
-    struct print *all = calloc((size_t)mpi->size, sizeof *all);
+    struct lent_print *all = calloc((size_t)mpi->size, sizeof *all);
     *sent = 0;
     if (!all)
         return fail(SOTTO_ENOMEM, "no memory to compare %d ranks", mpi->size);
@@ -105,28 +100,28 @@ enum sotto_status lend_vector(struct comm *mpi, float *x, size_t count, bool hav
     return st;
 }
 
-/* What a rank asks rank 0 for; no bytes: it has all that it wants. */
-struct request {
+/* A rank's request for bytes of the file; 0 bytes: the last request. */
+struct lent_request {
     uint64_t at, bytes;
 };
 
-static enum sotto_status ask_first(void *lent, size_t at, void *to, size_t bytes)
+static enum sotto_status request_bytes(void *lent, size_t at, void *to, size_t bytes)
 {
     struct lent *l = lent;
-    struct request r = {at, bytes};
-    TRY(comm_send(l->comm, view_of(&r, DTYPE_U8), sizeof r, 0));
-    return bytes ? comm_recv(l->comm, view_of(to, DTYPE_U8), bytes, 0) : SOTTO_OK;
+    struct lent_request r = {at, bytes};
+    TRY(comm_send_bytes(l->comm, &r, sizeof r, 0));
+    return bytes ? comm_recv_bytes(l->comm, to, bytes, 0) : SOTTO_OK;
 }
 
-/* Rank 0's lane: a method may exchange while it loads, which must not wait for what is asked. */
-static enum sotto_status answer_asking(void *lent)
+/* Answers requests in rank 0's lane: a method may communicate while it loads. */
+static enum sotto_status answer_requests(void *lent)
 {
     struct lent *l = lent;
     const struct file_map *map = &l->file->set.file[0].map;
     while (l->asking > 0) {
-        struct request r;
+        struct lent_request r;
         int from;
-        TRY(comm_recv_any(l->comm, view_of(&r, DTYPE_U8), sizeof r, l->away, INFINITY, &from));
+        TRY(comm_recv_any_bytes(l->comm, &r, sizeof r, l->away, INFINITY, &from));
         if (r.bytes == 0) {
             l->away[from] = false;
             l->asking--;
@@ -135,7 +130,7 @@ static enum sotto_status answer_asking(void *lent)
         if (r.at > map->size || r.bytes > map->size - r.at)
             return fail(SOTTO_EPEER, "rank %d asks for bytes that the checkpoint does not have",
                         from);
-        TRY(comm_send(l->comm, view_of((void *)(map->data + r.at), DTYPE_U8), r.bytes, from));
+        TRY(comm_send_bytes(l->comm, map->data + r.at, r.bytes, from));
     }
     return SOTTO_OK;
 }
@@ -151,8 +146,8 @@ static struct lent_about describe_file(const struct state_file *file)
     return (struct lent_about){state_file_fingerprint(file), bytes, size};
 }
 
-/* Whether this rank has the file that rank 0 has, which is open then. */
-static bool has_same(struct state_file *file, const char *path, const struct lent_about *about)
+/* True if this rank has the same file as rank 0; the file is open then. */
+static bool has_same_file(struct state_file *file, const char *path, const struct lent_about *about)
 {
     if (!file_exists(path) || state_file_open(file, path) != SOTTO_OK)
         return false;
@@ -163,7 +158,7 @@ static bool has_same(struct state_file *file, const char *path, const struct len
     return false;
 }
 
-/* Some ranks are away: what they need to know of the file. */
+/* Sends the head of the file to the ranks without the file. */
 static enum sotto_status lend_head(struct lent *l, struct comm *mpi, struct state_file *file,
                                    const char *path, const struct lent_about *about)
 {
@@ -173,10 +168,10 @@ static enum sotto_status lend_head(struct lent *l, struct comm *mpi, struct stat
         mpi->rank == 0 ? (void *)state_file_head(file, &bytes, &size) : calloc(about->bytes, 1);
     if (!head)
         return fail(SOTTO_ENOMEM, "no memory for the header of %s", path);
-    enum sotto_status st = broadcast_bytes(mpi, head, about->bytes);
+    enum sotto_status st = comm_broadcast_bytes(mpi, head, about->bytes, 0);
     if (st == SOTTO_OK && away)
         st = state_file_open_head(file, head, about->bytes, about->size, path,
-                                  (struct state_source){ask_first, l});
+                                  (struct state_source){request_bytes, l});
     if (mpi->rank > 0)
         free(head);
     return st == SOTTO_OK ? comm_duplicate(mpi, &l->comm) : st;
@@ -194,11 +189,11 @@ enum sotto_status lent_open(struct lent *l, struct comm *mpi, struct state_file 
         about = describe_file(file);
     struct status_note cause;
     status_save(&cause, st);
-    TRY(broadcast_bytes(mpi, &about, sizeof about));
+    TRY(comm_broadcast_bytes(mpi, &about, sizeof about, 0));
     TRY(status_raise(&cause));
     if (about.bytes == 0)
         return fail(SOTTO_EIO, "rank 0 cannot read %s", path);
-    const bool away = mpi->rank > 0 && !has_same(file, path, &about);
+    const bool away = mpi->rank > 0 && !has_same_file(file, path, &about);
     l->away = calloc((size_t)mpi->size, sizeof *l->away);
     if (!l->away)
         return fail(SOTTO_ENOMEM, "no memory for %d ranks", mpi->size);
@@ -213,7 +208,7 @@ enum sotto_status lent_begin(struct lent *l)
     if (!l->comm || l->comm->rank > 0)
         return SOTTO_OK;
     TRY(lane_open_thread(&l->lane));
-    return lane_start(l->lane, answer_asking, l);
+    return lane_start(l->lane, answer_requests, l);
 }
 
 enum sotto_status lent_end(struct lent *l, enum sotto_status st)
@@ -224,7 +219,7 @@ enum sotto_status lent_end(struct lent *l, enum sotto_status st)
     if (l->lane)
         end = lane_wait(l->lane);
     else if (l->comm && l->away[l->comm->rank])
-        end = ask_first(l, 0, NULL, 0);
+        end = request_bytes(l, 0, NULL, 0);
     TRY(status_raise(&cause));
     return end;
 }

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/machine/available.h"
 
-/* Seconds: long enough to free some room by hand, and no night of a cluster. Tries are at first a
- * tenth of a second apart, then twice as long each time. */
+/* Seconds of tries: enough to free some disk by hand, and no wasted night of a cluster. The first
+ * pause between two tries is a tenth of a second, and each later pause twice the last. */
 #define RESCUE_SECONDS 300.0
 #define RESCUE_FIRST 0.1
 #define RESCUE_LAST 15.0
@@ -22,7 +22,7 @@ static bool is_stopped(const atomic_int *stop)
     return stop && *stop;
 }
 
-/* In slices, since a signal may arrive in another thread. */
+/* Sleeps in slices, since a signal may arrive in another thread. */
 static void sleep_until(double end, const atomic_int *stop)
 {
     const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
@@ -106,13 +106,13 @@ enum sotto_status rescue_name(const char *path, const char *folder, int number,
     return file_join(out, folder, whole);
 }
 
-static const char *last_name(const char *path)
+static const char *path_last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-/* In the next folders that there are, where no file has the name. */
+/* Writes the file into the next folder of rescue_place that has no file of this name. */
 static enum sotto_status write_elsewhere(struct rescue *r, const char *path, double bytes,
                                          rescue_writer *write, void *arg,
                                          char elsewhere[FILE_PATH_ROOM])
@@ -122,7 +122,7 @@ static enum sotto_status write_elsewhere(struct rescue *r, const char *path, dou
     enum sotto_status st = SOTTO_EIO;
     status_save(&cause, st);
     while (st == SOTTO_EIO && rescue_place(r, path, bytes, folder)) {
-        if (file_join(to, folder, last_name(path)) != SOTTO_OK || file_exists(to))
+        if (file_join(to, folder, path_last_name(path)) != SOTTO_OK || file_exists(to))
             continue;
         st = write(arg, to);
         if (st == SOTTO_OK)

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "train/run/rescue_run.h"
 
-/* Numbers of "RUN-rescued-N" that may be missing in between. */
+/* Numbers N of "RUN-rescued-N" that may be missing in a row. */
 enum { RESCUE_GAP = 3 };
 
 /* A checkpoint, and when it was made. */
@@ -24,13 +24,13 @@ static struct timespec time_made(const char *folder)
     return stat(folder, &info) == 0 ? info.st_mtim : (struct timespec){0};
 }
 
-static bool is_before(struct timespec a, struct timespec b)
+static bool is_earlier(struct timespec a, struct timespec b)
 {
     return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }
 
-/* Whether the other folder says that it belongs to the run in `folder`, which is a full name. */
-static bool is_owned(const char *other, const char *folder)
+/* True if `other` has RESCUE_OWNER with the name `folder`, a full name. */
+static bool is_owned_by(const char *other, const char *folder)
 {
     char path[FILE_PATH_ROOM], *owner = NULL;
     const bool read = file_join(path, other, RESCUE_OWNER) == SOTTO_OK && file_exists(path) &&
@@ -40,15 +40,15 @@ static bool is_owned(const char *other, const char *folder)
     return owned;
 }
 
-static void tell_passed(const struct rescued *newest, const struct rescued *r, const char *other)
+static void warn_of_passed(const struct rescued *newest, const struct rescued *r, const char *other)
 {
     char word[FILE_PATH_ROOM];
     log_warn("step %lld in %s is passed over, since %s was made after it: `sotto train --resume "
-             "%s` goes on from it",
+             "%s` continues from it",
              (long long)r->step, other, newest->folder, option_word(other, word, sizeof word));
 }
 
-/* Makes the newest of the folder where the run was saved instead the newest, if it is. */
+/* Replaces *newest by the newest checkpoint in `other`, if that is newer. */
 static void compare_rescued(struct rescued *newest, const char *other, bool say)
 {
     struct rescued r;
@@ -61,29 +61,29 @@ static void compare_rescued(struct rescued *newest, const char *other, bool say)
     }
     r.made = r.step >= 0 ? time_made(r.folder) : (struct timespec){0};
     const bool more = r.step > newest->step;
-    const bool late = newest->step < 0 || !is_before(r.made, newest->made);
+    const bool late = newest->step < 0 || !is_earlier(r.made, newest->made);
     if (more && !late && say)
-        tell_passed(newest, &r, other);
+        warn_of_passed(newest, &r, other);
     checkpoint_release(more && late ? &newest->hold : &r.hold);
     if (more && late)
         *newest = r;
 }
 
-/* The folders where the run in `folder` was saved instead. */
+/* Looks into the folders in which the run of `folder` was saved instead. */
 static void look_elsewhere(struct rescued *newest, const char *folder, bool say)
 {
     char path[FILE_PATH_ROOM], place[FILE_PATH_ROOM], other[FILE_PATH_ROOM], parent[FILE_PATH_ROOM];
     rescue_full(folder, path);
     rescue_place_at(path, 0, parent);
     for (int p = 0; rescue_place_at(path, p, place); p++) {
-        const bool beside = strcmp(place, parent) == 0;
-        if (!*place || (p > 0 && beside))
+        const bool in_parent = strcmp(place, parent) == 0;
+        if (!*place || (p > 0 && in_parent))
             continue;
         for (int i = 1, missing = 0; missing < RESCUE_GAP; i++) {
             if (rescue_name(path, place, i, other) != SOTTO_OK)
                 break;
             missing = file_is_directory(other) ? 0 : missing + 1;
-            if (!missing && (beside || is_owned(other, path)))
+            if (!missing && (in_parent || is_owned_by(other, path)))
                 compare_rescued(newest, other, say);
         }
     }

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-/* Closes the other folder, and removes it where no checkpoint has come there. */
+/* Closes the other folder, and removes the folder if no checkpoint is in it. */
 static void close_elsewhere(struct run *run)
 {
     struct rundir *dir = run->elsewhere;
@@ -20,7 +20,7 @@ static void close_elsewhere(struct run *run)
     run->elsewhere = NULL;
 }
 
-/* The first that is not there yet. */
+/* Finds the first name of rescue_name that does not exist. */
 static enum sotto_status name_elsewhere(const struct run *run, const char *folder,
                                         char out[FILE_PATH_ROOM])
 {
@@ -34,7 +34,7 @@ static enum sotto_status name_elsewhere(const struct run *run, const char *folde
     return fail(SOTTO_EIO, "%s has too many folders for %s", folder, run->dir.path);
 }
 
-/* Says in the other folder whose it is. */
+/* Writes RESCUE_OWNER into the other folder. */
 static enum sotto_status write_owner(const struct run *run)
 {
     char path[FILE_PATH_ROOM], owner[FILE_PATH_ROOM];
@@ -58,7 +58,7 @@ static enum sotto_status open_elsewhere(struct run *run, const char *folder)
     return st;
 }
 
-static enum sotto_status move_to(struct checkpoint *c, struct rundir *to)
+static enum sotto_status move_checkpoint(struct checkpoint *c, struct rundir *to)
 {
     if (c->open)
         return checkpoint_move(c, to);
@@ -66,7 +66,9 @@ static enum sotto_status move_to(struct checkpoint *c, struct rundir *to)
     return SOTTO_OK;
 }
 
-/* To the folder where an earlier checkpoint went, or to the next one that there is. */
+/* Moves the checkpoint to the folder of the last one or, if that fails, to the next of
+ * rescue_place.
+ */
 static bool move_elsewhere(struct run *run, struct checkpoint *c)
 {
     struct status_note cause;
@@ -75,13 +77,14 @@ static bool move_elsewhere(struct run *run, struct checkpoint *c)
     rescue_full(run->dir.path, path);
     status_save(&cause, SOTTO_EIO);
     if (run->elsewhere && c->run == &run->dir)
-        moved = move_to(c, run->elsewhere) == SOTTO_OK;
+        moved = move_checkpoint(c, run->elsewhere) == SOTTO_OK;
     while (!moved && rescue_place(&run->rescue, path, run->checkpoint_bytes, folder)) {
         struct rundir *before = run->elsewhere;
         run->elsewhere = NULL;
-        moved = open_elsewhere(run, folder) == SOTTO_OK && move_to(c, run->elsewhere) == SOTTO_OK;
+        moved = open_elsewhere(run, folder) == SOTTO_OK &&
+                move_checkpoint(c, run->elsewhere) == SOTTO_OK;
         struct rundir *now = run->elsewhere;
-        run->elsewhere = moved ? before : now; /* the one that is of no use */
+        run->elsewhere = moved ? before : now; /* the folder that is not used */
         close_elsewhere(run);
         run->elsewhere = moved ? now : before;
     }
@@ -102,7 +105,7 @@ enum sotto_status rescue_try(struct run *run, struct checkpoint *c, rescue_part 
     return st;
 }
 
-static enum sotto_status begin_there(void *arg, struct checkpoint *c)
+static enum sotto_status begin_in_folder(void *arg, struct checkpoint *c)
 {
     (void)arg;
     return checkpoint_begin(c, c->run, c->step);
@@ -111,7 +114,7 @@ static enum sotto_status begin_there(void *arg, struct checkpoint *c)
 enum sotto_status rescue_begin(struct run *run, struct checkpoint *c, int64_t step)
 {
     *c = (struct checkpoint){.run = &run->dir, .step = step};
-    return rescue_try(run, c, begin_there, NULL);
+    return rescue_try(run, c, begin_in_folder, NULL);
 }
 
 void rescue_done(struct run *run, const struct checkpoint *c)
@@ -119,7 +122,7 @@ void rescue_done(struct run *run, const struct checkpoint *c)
     if (c->run != &run->dir) {
         char word[FILE_PATH_ROOM];
         log_warn("%s cannot be written: step %lld is saved in %s, and `sotto train --resume %s` "
-                 "goes on from there",
+                 "continues from there",
                  run->dir.path, (long long)c->step, c->run->path,
                  option_word(c->run->path, word, sizeof word));
         return;

@@ -1,8 +1,8 @@
 /* A training run: configuration, data, model and folder, and the workers that train.
  *
- * What all workers of a process share is here and only read while they run; what belongs to one is
- * a run_worker (run_worker.h). Nothing here prints. What happens is told to a watcher, which may
- * also ask the run to stop. */
+ * struct run has the state that all workers of a process share and only read while they train;
+ * struct run_worker (run_worker.h) has one worker's. Nothing here prints: a watcher is called with
+ * the progress, and may ask the run to stop. */
 #ifndef SOTTO_TRAIN_RUN_RUN_H
 #define SOTTO_TRAIN_RUN_RUN_H
 
@@ -24,129 +24,130 @@
 struct run;
 struct run_worker;
 
-/* What the watcher is told, by rank 0. A reported round is told when all workers have done it, with
- * everybody's numbers; the others at once, with rank 0's. */
+/* A round, as rank 0 reports it. A round of train.log_every is reported once all workers have done
+ * it, with the numbers of all workers; another round at once, with the numbers of rank 0. */
 struct run_step {
-    int64_t step, steps; /* rounds done, and that the run will take (BUDGET_UNKNOWN: who knows) */
+    int64_t step, steps;             /* rounds done; of the whole run, or BUDGET_UNKNOWN */
     int64_t tokens, samples;         /* of all workers, since the run's beginning */
-    int64_t own_tokens, own_samples; /* of the own group, added to them by round_totals */
+    int64_t own_tokens, own_samples; /* of the own group, to be added by round_totals */
     struct round round;
     double lr;
-    double seconds;      /* of this round: what it adds to slowest */
+    double seconds;      /* of this round: the difference in `slowest` */
     double tokens_per_s; /* of the rounds since the last report */
-    struct cost cost;    /* of the same rounds, a worker's mean */
-    struct cost own;     /* rank 0's since the run's beginning */
-    double slowest;      /* worker's seconds since the run's beginning */
-    double eta;          /* seconds left, of real time      */
-    bool report;         /* a log_every round               */
-    /* Where groups have no rounds in common: the pushes since the last report, whose losses and
-     * numbers these are; cost is not known then. */
+    struct cost cost;    /* of the rounds since the last report, mean over the workers */
+    struct cost own;     /* of rank 0, since the run's beginning */
+    double slowest;      /* seconds of the slowest worker, since the run's beginning */
+    double eta;          /* seconds left, of real time */
+    bool report;         /* a round of train.log_every */
+    /* Of asynchronous groups, since the last report. `round` and the counts are of the pushes then,
+     * and `cost` is zero. */
     struct {
-        int64_t n, all;   /* since then, and since the run's beginning         */
-        double staleness; /* mean over them: pushes of others since their pull */
-        double idle;      /* share of their time that groups waited            */
+        int64_t n, all;   /* pushes since the last report, and since the run's beginning */
+        double staleness; /* mean over the pushes: pushes of other groups since the pull */
+        double idle;      /* share of the time that groups waited */
     } pushes;
-    struct { /* of the groups' outer gradients, where that is measured, since the last report */
-        int64_t n;   /* exchanges; without common rounds: pushes, each to the one before it */
-        double mean; /* over them */
+    struct {         /* of outer gradients, if the method measures the cosine, since the report */
+        int64_t n;   /* exchanges; of asynchronous groups: pushes, each to the push before */
+        double mean; /* over the exchanges or pushes */
     } cosine;
-    struct run_worker *worker;
+    struct run_worker *worker; /* on rank 0 */
 };
 
+/* Calls from rank 0, unless noted otherwise; each optional. */
 struct run_watch {
     void (*step)(void *arg, const struct run_step *s);
     void (*evaluated)(void *arg, int64_t step, const struct evaluation *e);
     void (*saved)(void *arg, int64_t step, const char *folder);
-    /* (optional) In each process: all workers have agreed to stop, and the run is saved; what
-     * follows is its report. */
+    /* In each process: all workers have agreed to stop, and the run is saved; the report follows.
+     */
     void (*stopped)(void *arg);
-    void *arg;
-    const atomic_int *stop; /* (optional) non-zero: finish this round, save and return */
-    /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word, of the
-     * first rank that fails alone. */
+    /* Under MPI, on the first rank that fails alone: the failure is about to end the processes of
+     * all ranks. */
     void (*failed)(void *arg, const struct run *run, enum sotto_status st);
-    const char *program;     /* (optional) that goes on with the run; default: "sotto" */
-    const char *calibration; /* (optional) file of measured times that several runs share */
-    const char *from; /* (optional) checkpoint in another folder that the run in train.out goes on
-                         from; it stays as it is */
+    void *arg;
+    const atomic_int *stop;  /* non-zero: finish this round, save and return */
+    const char *program;     /* in commands that resume the run; NULL: "sotto" */
+    const char *calibration; /* file of measured times that several runs share; NULL: none */
+    const char *from;        /* checkpoint in another folder from which the run in train.out
+                                continues, and which stays unchanged; NULL: none */
 };
 
 struct run_result {
     bool complete;  /* the budget is spent */
-    int64_t steps;  /* that the run takes  */
-    int64_t rounds; /* done this time     */
+    int64_t steps;  /* of the whole run */
+    int64_t rounds; /* made by this process, not before a resume */
     int64_t step, tokens, samples;
-    double seconds; /* of training, the slowest worker's, over all times it was resumed */
-    double loss;    /* mean over the last tenth of the reports    */
-    double cosine;  /* mean over the run, as in run_step; NAN: it was not measured */
-    struct evaluation evaluation; /* the last; targets 0: none                  */
+    double seconds;               /* of training, the slowest worker's, since the run's beginning */
+    double loss;                  /* mean over the last tenth of the reports */
+    double cosine;                /* mean over the run, as in run_step; NAN: not measured */
+    struct evaluation evaluation; /* the last; targets 0: none */
     struct best best;
-    uint64_t hash;                /* of parameters and state                    */
-    struct worker_report *worker; /* (size)                                     */
-    struct push_totals *group;    /* (groups) where they have no rounds in common; else NULL */
+    uint64_t hash;                /* of parameters and state */
+    struct worker_report *worker; /* (size); owned */
+    struct push_totals *group;    /* (groups) of asynchronous groups; else NULL; owned */
 };
 
 struct run {
-    struct run_config config;            /* resolved                       */
+    struct run_config config;            /* resolved */
     struct tokenizer *tokenizer;         /* NULL: the data are token files */
-    char tokenizer_from[FILE_PATH_ROOM]; /* its file or folder; "": trained, or none */
-    struct hf_folder folder;             /* rank 0's: what goes out beside the weights */
-    struct loader *train, *valid;        /* valid NULL: nothing held out   */
+    char tokenizer_from[FILE_PATH_ROOM]; /* file or folder of the tokenizer; "": trained, or none */
+    struct hf_folder folder;             /* on rank 0: the files published next to the weights */
+    struct loader *train, *valid;        /* valid NULL: no held-out data */
     struct model model;
-    struct table declared;     /* oracle = null: sizes without a model */
-    const struct table *table; /* of the one or the other              */
+    struct table declared;     /* train.oracle = null: sizes without a model */
+    const struct table *table; /* the model's, or `declared` */
     struct cluster cluster;
-    const char *device;        /* what train.device, perhaps auto, has come to */
-    char kernels[64];          /* what computes: device_describe */
-    int sharing;               /* processes on its GPU, with this one */
-    double microbatch_seconds; /* where time is modelled */
-    struct {
-        int came, asked; /* classes of the model that training starts from, and those that were
-                            asked for; 0: none, not said */
-        bool anew;       /* it is made from the seed, not loaded */
-    } head;              /* the classifier of a model over images */
-    _Atomic int64_t
-        diverged;       /* steps before a loss, gradient or parameter was no number; 0: none */
-    bool keeps_all;     /* layers keep what they could compute again */
-    float *start;       /* the parameters to begin with, until all workers have them */
-    float *start_state; /* ... and what the model keeps beside them; NULL: nothing   */
-    char checkpoint[FILE_PATH_ROOM];  /* to go on from; "": none */
-    struct checkpoint_hold hold;      /* rank 0's, of it, while the run is opened */
-    struct run_config *before;        /* what that was made with; NULL: a new run */
-    bool own_tokenizer;               /* it has one, which is taken whatever data.tokenizer says */
-    struct state_file state;          /* of it, for all workers, until they have loaded it */
-    struct lent lent;                 /* the same for ranks that do not have it            */
-    char lent_folder[FILE_PATH_ROOM]; /* with the small files of the model that training starts
-                                       * from; "": there is none */
-    bool refused;                     /* rank 0: it could not be gone on from so */
+    const char *device;        /* name; of train.device = auto the one chosen */
+    char kernels[64];          /* of the device: device_describe */
+    int sharing;               /* processes on the GPU, with this one */
+    double microbatch_seconds; /* of virtual time */
+    struct {                   /* the classifier of a model over images */
+        int loaded, wanted;    /* classes of the loaded model, and set by the user; 0: none */
+        bool fresh;            /* made from the seed, not loaded */
+    } head;
+    _Atomic int64_t diverged; /* steps before a loss, gradient or parameter was NaN; 0: none was */
+    bool keeps_all;           /* layers keep activations that they could compute again */
+    float *start;             /* parameters to begin with, until all workers have copied them */
+    float *start_state;       /* the model's other state to begin with; NULL: none */
+    /* The checkpoint that the run continues from. */
+    char checkpoint[FILE_PATH_ROOM];  /* its folder; "": none */
+    struct checkpoint_hold hold;      /* of the checkpoint, on rank 0, while the run is opened */
+    struct run_config *before;        /* that made the checkpoint; NULL: a new run; owned */
+    bool own_tokenizer;               /* the checkpoint's tokenizer replaces data.tokenizer */
+    struct state_file state;          /* until all workers have loaded their state */
+    struct lent lent;                 /* of `state`, for ranks without the file */
+    char lent_folder[FILE_PATH_ROOM]; /* of small files of the model that training starts from; "":
+                                         none */
+    bool refused;                     /* rank 0: the checkpoint does not fit the configuration */
     struct run_watch watch;
-    struct rundir dir;        /* rank 0's */
-    double checkpoint_bytes;  /* rank 0's: of disk, about; 0: it makes none */
-    struct rescue rescue;     /* of writes to `dir` that fail */
-    struct rundir *elsewhere; /* where the newest checkpoint is instead; NULL: in `dir`; owned */
+    struct rundir dir; /* on rank 0 */
+    double
+        checkpoint_bytes; /* on rank 0: disk for a checkpoint, estimated; 0: the run saves none */
+    struct rescue rescue; /* of failed writes to `dir` */
+    struct rundir *elsewhere; /* of the newest checkpoint; NULL: in `dir`; owned */
     struct metrics metrics;
     bool metrics_open;
-    struct run_result result; /* of rank 0 */
+    struct run_result result; /* on rank 0 */
 };
 
-/* Groups of a run of so many rounds that would exchange for the first time behind its end: it is
- * said what becomes of that. Whether it was. */
+/* Warns if the groups would first exchange after the last of `rounds` rounds. Returns true if a
+ * warning was printed. */
 bool run_warn_rare(const struct run *run, int64_t rounds);
 
 /* Warns of options of the method that make little sense for the run's model and optimizer. */
 void run_warn_strategy(const struct run *run);
 
-/* The kind of the model's samples: its words in messages, and whether tokens are counted. */
+/* The kind of the model's samples: words for messages, and whether tokens are counted. */
 static inline const struct sample_kind *run_kind(const struct run *run)
 {
     return &sample_kinds[run->model.sample.content];
 }
 
-/* What computes: "cpu (v4)", "cuda (NVIDIA H200)". */
+/* Writes the device and its kernels: "cpu (v4)", "cuda (NVIDIA H200)". */
 #define RUN_DEVICE_ROOM 128
 void run_describe_device(const struct run *run, char text[RUN_DEVICE_ROOM]);
 
-/* Whether it leaves checkpoints and a model: the null oracle has none. */
+/* True if the run leaves checkpoints and a model; train.oracle = null has no parameters. */
 static inline bool run_keeps(const struct run *run)
 {
     return run->config.train.oracle != ORACLE_NULL && run->config.train.save;
@@ -158,31 +159,30 @@ static inline const char *run_place(const struct run *run)
     return run->elsewhere ? run->elsewhere->path : run->config.train.out;
 }
 
-/* Opens everything that workers share, the folder first: what is in it is looked at under its lock,
- * since another run may be at work there. With train.resume the run will go on from the newest
- * checkpoint, if there is one. */
+/* Opens all parts that workers share. Locks the folder first, since another run may train there.
+ * With train.resume the run continues from the newest checkpoint, if there is one. */
 enum sotto_status run_open(struct run *run, const struct run_config *config,
                            const struct run_watch *watch);
 
-/* The same where the caller has locked the folder already, which the run takes over, also in
- * failure. `dir` NULL: it has not. */
+/* As run_open, for a folder that the caller has locked. The run takes `dir` over, even if opening
+ * fails. `dir` NULL: the folder is not locked yet. */
 enum sotto_status run_open_in(struct run *run, const struct run_config *config,
                               const struct run_watch *watch, struct rundir *dir);
 
-/* The same for a look at what would be done: the folder is neither locked nor made nor written to,
- * and only run_close may follow. `from`: as in struct run_watch. */
+/* Opens a run to look at: the folder is neither locked nor made nor written. Only run_close may
+ * follow. `from`: as in struct run_watch. */
 enum sotto_status run_plan(struct run *run, const struct run_config *config, const char *from);
 void run_close(struct run *run);
 
-/* Whether a run would refuse its configuration: all that can be known before data are opened, and
- * where train.init is there yet. */
+/* Fails if a run would refuse its configuration, as far as is known before data are opened. A
+ * train.init that does not exist yet is not checked. */
 enum sotto_status run_check(const struct run_config *config);
 
-/* Under MPI: an error that names the first difference if ranks have other configurations. */
+/* Under MPI: fails with the first difference if ranks have different configurations. */
 enum sotto_status run_agree(const struct run *run, struct comm *mpi);
 
-/* Trains until the budget is spent, with all workers. SOTTO_ESTOPPED: the watcher asked, and
- * everything is saved. */
+/* Trains with all workers until the budget is spent. SOTTO_ESTOPPED: the watcher has stopped the
+ * run, and everything is saved. */
 enum sotto_status run_train(struct run *run);
 
 #endif

@@ -11,7 +11,8 @@ enum sotto_status run_agree(const struct run *run, struct comm *mpi)
     return training_agree(mpi, "the configuration", sections, RUN_SECTIONS);
 }
 
-/* Processes read data of their own: the same names must have held the same. */
+/* Fails unless all processes have the same configuration and amount of data, which each has read.
+ */
 static enum sotto_status agree_start(struct run *run, struct worker *w)
 {
     char text[128];
@@ -86,7 +87,7 @@ static void close_run_oracle(void *source)
 {
     struct run_worker *w = source;
     struct run_oracle *o = &w->oracle;
-    if (w->snapshots) /* whose hook the strategy, which is closed, has called */
+    if (w->snapshots) /* after the strategy, which called the snapshot hook, is closed */
         w->free_snapshots(w->snapshots);
     if (w->training.oracle == &o->model.base)
         model_oracle_free(&o->model);
@@ -107,8 +108,8 @@ static enum sotto_status visit_run_oracle(void *source, struct state_visitor *v)
 static const struct training_source run_source = {
     .open = open_run_oracle, .close = close_run_oracle, .visit = visit_run_oracle};
 
-/* The parameters to begin with, which all workers have copied after the call. */
-static enum sotto_status set_start(struct run_worker *w)
+/* Sets the parameters to begin with, and frees them once all workers have copied them. */
+static enum sotto_status set_run_start(struct run_worker *w)
 {
     struct run *run = w->run;
     if (!run->start)
@@ -143,7 +144,7 @@ enum sotto_status run_worker_open(struct run_worker *w, struct run *run, struct 
         .counts_between = true,
     };
     TRY(training_open(&w->training, &setup));
-    return set_start(w);
+    return set_run_start(w);
 }
 
 enum sotto_status run_worker_fail(struct run_worker *w, enum sotto_status st)
@@ -169,7 +170,7 @@ void run_worker_close(struct run_worker *w)
     *w = (struct run_worker){0};
 }
 
-struct evaluating {
+struct run_evaluation {
     struct run_worker *w;
     const struct comm *among;
     const struct view *theta;
@@ -178,7 +179,7 @@ struct evaluating {
 
 static enum sotto_status evaluate_share(void *arg)
 {
-    struct evaluating *job = arg;
+    struct run_evaluation *job = arg;
     struct run_oracle *o = &job->w->oracle;
     const struct run *run = job->w->run;
     const struct train_config *c = &run->config.train;
@@ -189,7 +190,7 @@ static enum sotto_status evaluate_share(void *arg)
                                      .batches = c->eval_batches,
                                      .part = job->among->rank,
                                      .parts = job->among->size};
-    const size_t peak = o->pool.peak; /* of training, in whose middle this is */
+    const size_t peak = o->pool.peak; /* of training, which an evaluation interrupts */
     const enum sotto_status st = evaluate(&run->model, &job->w->training.dev, &o->pool, job->theta,
                                           run->valid, range, &job->e);
     o->pool.peak = peak;
@@ -201,7 +202,7 @@ enum sotto_status run_worker_evaluate(struct run_worker *w, struct comm *among,
 {
     struct worker *worker = w->training.worker;
     struct strategy *s = w->training.strategy;
-    struct evaluating job = {.w = w, .among = among};
+    struct run_evaluation job = {.w = w, .among = among};
     TRY(s->ops->gather(s, &job.theta));
     TRY(running_stats_average(&w->oracle.running, among));
     TRY(worker->ops->compute(worker, evaluate_share, &job, 0));

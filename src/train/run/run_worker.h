@@ -14,8 +14,8 @@ struct run_oracle {
     struct pool pool;
     struct trace trace;
     struct running_stats running;
-    struct model_oracle model; /* open if its base.ops are set ... */
-    struct null_oracle null;   /* ... or these */
+    struct model_oracle model; /* training.oracle is the base of `model` or of `null` */
+    struct null_oracle null;
 };
 
 /* What reports say of the whole run. */
@@ -46,13 +46,13 @@ struct run_worker {
 enum sotto_status run_worker_open(struct run_worker *w, struct run *run, struct worker *worker);
 void run_worker_close(struct run_worker *w);
 
-/* What has to be done first where training has failed, which ends the others' waiting: appends
- * advice to the message, and under MPI has the last word said. Does nothing where training has not
- * failed, or the second time. Returns the status. */
+/* Ends the waiting of all workers after training has failed on this worker: appends advice to the
+ * message, calls watch.failed under MPI, and aborts. Does nothing if `st` is SOTTO_OK, or the
+ * second time. Returns `st`. */
 enum sotto_status run_worker_fail(struct run_worker *w, enum sotto_status st);
 
-/* The loss over the held-out data, each worker of `among` taking its share; the same on all. It is
- * the world or, where a group has what it may evaluate by itself (async_round.evaluate), that. */
+/* Evaluates the held-out data, of which each worker of `among` takes a share; *out is the same on
+ * all. `among`: the world, or a group that evaluates by itself (async_round.evaluate). */
 enum sotto_status run_worker_evaluate(struct run_worker *w, struct comm *among,
                                       struct evaluation *out);
 

@@ -5,11 +5,6 @@
 
 #include "train/config/diverged.h"
 
-static bool is_due(int64_t step, int64_t every)
-{
-    return every > 0 && step % every == 0;
-}
-
 enum sotto_status training_agree(struct comm *world, const char *what,
                                  const struct option_section *sections, int n)
 {
@@ -100,7 +95,7 @@ void training_drop(struct training *t, float *flat)
     memory_give(&t->memory, MEMORY_CHECKPOINT, flat, table_count(t->oracle->table) * sizeof *flat);
 }
 
-/* `at`: the step of the schedule that the round is. */
+/* Sets t->plan. `at`: the step of the schedule of learning rates. */
 static void make_plan(struct training *t, const struct training_wish *wish, int64_t at)
 {
     const struct run_config *c = t->config;
@@ -110,7 +105,7 @@ static void make_plan(struct training *t, const struct training_wish *wish, int6
     t->plan = (struct plan){
         .lr = given ? wish->lr : optim_lr(&c->optim, at, wish->length),
         .next_lr = given ? wish->lr : optim_lr(&c->optim, at + 1, wish->length),
-        .want_norm = !async && (is_due(step, c->train.log_every) || last),
+        .want_norm = !async && (training_is_due(step, c->train.log_every) || last),
         .step = t->step,
         .rounds = wish->rounds,
         .stop = wish->stop,
@@ -180,7 +175,7 @@ enum sotto_status training_round(struct training *t, const struct training_wish 
     if (!async)
         t->step++;
     else if (async_last_round(async)->meet || async_last_round(async)->step > t->step)
-        t->step = async_last_round(async)->step; /* all groups meet at one step */
+        t->step = async_last_round(async)->step; /* groups meet at the same step */
     return SOTTO_OK;
 }
 
@@ -198,7 +193,7 @@ enum sotto_status training_settle(struct training *t)
 
 bool training_eval_due(const struct training *t)
 {
-    return t->eval_due || is_due(t->step, t->config->train.eval_every);
+    return t->eval_due || training_is_due(t->step, t->config->train.eval_every);
 }
 
 bool training_save_due(const struct training *t)

@@ -96,6 +96,12 @@ struct training_wish {
  * rest. A round is abandoned (t->round.abandoned) or counts. */
 enum sotto_status training_round(struct training *t, const struct training_wish *wish);
 
+/* True if `every` is set and divides `step`. */
+static inline bool training_is_due(int64_t step, int64_t every)
+{
+    return every > 0 && step % every == 0;
+}
+
 /* Ends the part of the last round's step that the strategy has left to the next round, in the
  * training's time. */
 enum sotto_status training_settle(struct training *t);

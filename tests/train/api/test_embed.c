@@ -620,7 +620,7 @@ static void resume_otherwise(void **state)
             assert_fails(run_own(to, &after), SOTTO_EINVAL, "and keeps it, since the checkpoint");
             if (i % MANY == 2)
                 assert_non_null(
-                    strstr(sotto_error(), "demo.base = decoupled-adamw goes on with it"));
+                    strstr(sotto_error(), "demo.base = decoupled-adamw continues with it"));
             continue;
         }
         if (run_own(to, &after) != SOTTO_OK)
