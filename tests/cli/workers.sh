@@ -194,6 +194,8 @@ refused 'worker.step is for train.time = virtual' --worker.step=10ms
 refused "key 'tau' belongs to $(owners tau), which are not chosen" --tau=3
 refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'null.activation_bytes is for train.oracle = null' --activation_bytes=1000
+refused "unknown key 'async-diloco.eval_seconds': did you mean 'train.eval_seconds'?" --async-diloco.eval_seconds=5
+refused "unknown key 'async-diloco.save_seconds': did you mean 'train.save_minutes'?" --async-diloco.save_seconds=5
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
 refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit

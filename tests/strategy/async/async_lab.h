@@ -1,5 +1,5 @@
-/* Runs of asynchronous DiLoCo on the quadratic, with what their meetings, pushes and evaluations
- * tell. */
+/* Runs of asynchronous DiLoCo on the quadratic, with a record of meetings, pushes and evaluations.
+ */
 #ifndef SOTTO_TESTS_STRATEGY_ASYNC_ASYNC_LAB_H
 #define SOTTO_TESTS_STRATEGY_ASYNC_ASYNC_LAB_H
 
@@ -16,29 +16,29 @@ enum { MOST = 8, PUSHES = 400, SAVES = 32, TIMES = 2000 };
 struct lab {
     const char *shard;
     int groups, slices;
-    const char *options[8]; /* async-diloco's, up to a NULL */
+    const char *options[8]; /* of async-diloco, up to a NULL */
     int64_t rounds;         /* T                            */
     double speed[MOST];     /* of workers; 0: 1             */
     bool threads;
-    bool diloco; /* the other method, with the same options */
+    bool diloco; /* diloco, with the same options */
     int64_t eval_every, save_every;
     double save_seconds;
-    int64_t stop_at; /* rounds of rank 0, when it wants to stop; 0: never */
+    int64_t stop_at; /* rounds after which rank 0 votes to stop; 0: never */
     const struct link_model *links;
-    const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
+    const char *from, *to; /* files of state: loaded, and written at meeting number `save` */
     int save;
-    bool ends_there;                   /* nothing follows that save */
-    int fails;                         /* rank, in its third round; 0: none */
-    int64_t fails_after;               /* rounds, others than two; 0: two   */
+    bool ends_there;                   /* the run ends with that save */
+    int fails;                         /* rank that fails in a round; 0: none */
+    int64_t fails_after;               /* rounds of that rank before; 0: two */
     const char *pushes;                /* file */
-    const char *counts;                /* file, of sharding that goes by time */
-    bool cosine;                       /* it is asked for */
+    const char *counts;                /* file, for sharding whose rounds depend on time */
+    bool cosine;                       /* the option cosine is set */
     struct snapshot_hook keeper[MOST]; /* (optional) of each worker */
-    /* (optional) A worker is to keep what it has; before a micro-batch of threads. */
+    /* (optional) Keeps the own state of a worker; called before a micro-batch of a thread. */
     enum sotto_status (*keep)(struct lab *lab, struct pupil *p);
     enum sotto_status (*before)(struct lab *lab, struct worker *w);
 
-    /* What came out. */
+    /* Results. */
     float x[COUNT];
     int meetings, evaluations;
     int64_t step[SAVES], evaluated[PUSHES];
@@ -47,9 +47,9 @@ struct lab {
     int64_t samples;               /* micro-batches of all workers */
     double seconds;                /* of rank 0                    */
     int64_t sent;                  /* bytes, by the last rank      */
-    double trained[MOST];          /* by each worker until its last meeting, and before the run */
-    float (*moved)[PUSHES][COUNT]; /* (groups) what each of a group's pushes was, before it was
-                                      sent; NULL: nobody wants to know */
+    double trained[MOST];          /* seconds of each worker until its last meeting */
+    float (*moved)[PUSHES][COUNT]; /* (groups) displacement of each push, before the push
+                                      was sent; NULL: not recorded */
     int n_moved[MOST];             /* of each worker */
     int32_t history[MOST][TIMES];  /* as in counts.tsv, of each worker */
     int64_t n_history[MOST];
@@ -131,7 +131,7 @@ static inline enum sotto_status lab_write_counts(const struct lab *lab, int size
     return history_write(lab->counts, all, most, size);
 }
 
-/* All workers are here; whether the run goes on. */
+/* Checks a meeting of all workers. *ends: the run ends with the meeting. */
 static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const struct round *r,
                                          bool *ends)
 {
@@ -144,7 +144,7 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
     for (int i = 0; i < w->size; i++)
         if (steps[i] != step)
             return fail(SOTTO_EINVAL, "ranks %d and %d meet at other steps", w->rank, i);
-    TRY(mesh_rest(&p->mesh)); /* its server aside */
+    TRY(mesh_rest(&p->mesh)); /* the server continues */
     TRY(s->ops->export(s, x));
     TRY(comm_gather_bytes(w->world, all, x, sizeof x));
     for (int i = 0; i < w->size; i++)
@@ -170,7 +170,7 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
     return SOTTO_OK;
 }
 
-/* Behind a round whose end was another task than its beginning. */
+/* Records the displacement of a push, after a round that ended a task. */
 static inline void lab_note(struct lab *lab, const struct pupil *p)
 {
     const struct replicate *r = ((const struct shard *)p->s)->replicate;
@@ -212,7 +212,7 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
     pthread_mutex_unlock(&lab->lock);
     if (own && own->evaluate && own->meet)
         return fail(SOTTO_EINVAL, "a group is to evaluate by itself where all meet");
-    if (own && own->evaluate) { /* by the group alone */
+    if (own && own->evaluate) { /* the group alone */
         const struct view *theta;
         TRY(s->ops->gather(s, &theta));
     }
@@ -268,7 +268,7 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
     return SOTTO_OK;
 }
 
-/* A step, of two micro-batches, takes a second. */
+/* Oracle whose step, of two micro-batches, takes a second. */
 struct timed {
     struct quadratic q;
     struct worker *worker;
@@ -286,7 +286,7 @@ static inline enum sotto_status timed_begin(struct oracle *o, int slot, int64_t 
     return quadratic_begin(o, slot, index, rank, sum);
 }
 
-/* Between threads, where whoever computes until a lane is done would leave it no core. */
+/* Yields the core: a thread that computes until its lane is done would leave the lane no core. */
 static inline enum sotto_status slow_begin(struct oracle *o, int slot, int64_t index, int rank,
                                            bool sum)
 {

@@ -1,5 +1,5 @@
-/* Asynchronous DiLoCo on the quadratic: its groups, its server and what goes between them, against
- * the sequence of pushes that the run tells of, done over in double precision. */
+/* Asynchronous DiLoCo on the quadratic: groups, server and messages, against the same sequence of
+ * pushes in double precision. */
 #include "strategy/async/async_lab.h"
 
 #include "strategy/async/journal.h"
@@ -32,7 +32,7 @@ static void inner_steps(const struct lab *lab, const struct quadratic *q, struct
     }
 }
 
-/* Of two pushes; NAN where one of them has not moved. */
+/* Returns the cosine of two pushes; NAN if a push is zero. */
 static double cosine_of(const double a[COUNT], const double b[COUNT])
 {
     double product = 0, left = 0, right = 0;
@@ -97,7 +97,7 @@ static void agrees(const struct lab *lab, struct rule rule)
     int64_t steps = 0;
     assert_ok(journal_read(&j, lab->pushes, lab->groups));
     follow(lab, &j, rule, x0, cosine);
-    for (int i = 0; i < COUNT; i++) /* hundreds of steps' roundings */
+    for (int i = 0; i < COUNT; i++) /* rounding errors of hundreds of steps */
         if (!(fabs(lab->x[i] - x0[i]) < 1e-5))
             fail_with("%s, %dx%d: element %d is %.9g, not %.9g", lab->shard, lab->groups,
                       lab->slices, i, lab->x[i], x0[i]);
@@ -109,7 +109,8 @@ static void agrees(const struct lab *lab, struct rule rule)
         assert_int_equal(lab->pushed[i].group, j.entry[i].group);
         assert_int_equal(lab->pushed[i].staleness, i - j.entry[i].version);
         const double is = lab->pushed[i].cosine, want = lab->cosine ? cosine[i] : NAN;
-        if (isnan(want) ? !isnan(is) : !(fabs(is - want) < 1e-4)) /* pushes get short: roundings */
+        if (isnan(want) ? !isnan(is)
+                        : !(fabs(is - want) < 1e-4)) /* pushes get short: rounding errors */
             fail_with("%s, %dx%d: push %d has a cosine of %.9g to the one before it, not %.9g",
                       lab->shard, lab->groups, lab->slices, (int)i, is, want);
     }
@@ -191,7 +192,7 @@ static void same_file(const char *a, const char *b)
     free(y);
 }
 
-/* What the groups moved, rounded once, is what the server applies; and half of it is sent. */
+/* The server applies displacements rounded once to bf16, with half the bytes. */
 static void rounded(void **state)
 {
     (void)state;
@@ -229,7 +230,8 @@ static void rounded(void **state)
     }
 }
 
-/* One group is diloco, to the bit; equal ones that wait for each other are, to rounding. */
+/* One group equals diloco to the bit; equal groups that wait for each other equal it to rounding.
+ */
 static void like_diloco(void **state)
 {
     (void)state;
@@ -276,7 +278,7 @@ static struct lab uneven(int groups, int slices)
                         .speed = {1, 0.53, 0.21, 0.37, 0.9, 0.9, 0.7, 0.7}};
 }
 
-/* Virtual time repeats itself; a run between threads, or another one, is followed to the bit. */
+/* Virtual time repeats itself, and a replay has the bits of a run of threads or in virtual time. */
 static void replayed(void **state)
 {
     (void)state;
@@ -306,7 +308,7 @@ static void replayed(void **state)
             d.threads = threads;
             d.options[2] = d.options[1] = option;
             d.options[2] = NULL;
-            d.save_every = threads ? 0 : 10; /* saves change nothing */
+            d.save_every = threads ? 0 : 10; /* saves change no bits */
             d.pushes = at("b.tsv");
             assert_ok(lab_run(&d));
             same(&c, &d);
@@ -315,7 +317,7 @@ static void replayed(void **state)
     }
 }
 
-/* From each save on, the run goes on as if nothing had been: nor do saves change anything. */
+/* A run that resumes from any save has the bits of the run without a break or saves. */
 static void saved(void **state)
 {
     (void)state;
@@ -332,7 +334,7 @@ static void saved(void **state)
         assert_ok(lab_run(&whole));
         assert_int_equal(whole.meetings, 1);
         a.save_every = 10;
-        a.eval_every = 2; /* some of them are due where a save is */
+        a.eval_every = 2; /* some evaluations are due with a save */
         struct lab b = a;
         assert_ok(lab_run(&a));
         assert_int_equal(a.meetings, 4);
@@ -452,7 +454,7 @@ static void failing(void **state)
     }
 }
 
-/* Nor does anybody wait for a server that cannot go on. */
+/* No worker waits for a server that has failed. */
 static void failing_server(void **state)
 {
     (void)state;
@@ -469,8 +471,8 @@ static void failing_server(void **state)
     }
 }
 
-/* The others go on without a group, and do what it had under way; it has pushed nothing. The first
- * one has the server, and ends the run. */
+/* The other groups continue without a failed group, and train the steps of its task. A failure of
+ * the first group, which has the server, ends the run. */
 static void left(void **state)
 {
     (void)state;
@@ -486,14 +488,14 @@ static void left(void **state)
         for (int i = 0; i < a.n_pushed; i++)
             assert_int_not_equal(a.pushed[i].group, 2);
         assert_int_equal(a.pushed[a.n_pushed - 1].step, 40);
-        assert_int_equal(a.samples, 2 * (4 * 40 + 2)); /* and two steps of it that were lost */
+        assert_int_equal(a.samples, 2 * (4 * 40 + 2)); /* and two lost steps of the failed group */
         a.samples -= 4;
         agrees(&a, delayed);
     }
 }
 
-/* A group that has left is ahead of all others, by a task that it did not push: what it has counted
- * is saved with as much room as the others' counts, and loaded. */
+/* A failed group may have more steps than all other groups, with a task that was not pushed: its
+ * counts are saved with the same length as the other groups' counts, and loaded. */
 static void left_ahead(void **state)
 {
     (void)state;
@@ -505,7 +507,7 @@ static void left_ahead(void **state)
                     .speed = {0.1, 0.1, 0.1, 1}};
     struct lab b = a;
     a.fails = 3;
-    a.fails_after = 7; /* a task, and three steps of another */
+    a.fails_after = 7; /* a task, and three steps of the next task */
     a.save_seconds = 20;
     a.to = b.from = at("state");
     a.save = 1;

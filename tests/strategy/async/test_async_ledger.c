@@ -1,5 +1,5 @@
-/* The server's side of asynchronous DiLoCo against the rules written down a second time: in double
- * precision, one group after the other, without any of the server's own parts. */
+/* Ledger and outer optimizer of asynchronous DiLoCo against a reference of the rules: in double
+ * precision, one group after the other, without code of the server. */
 #include "base/scratch.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 enum { COUNT = 12, MOST = 8 };
 
-/* ---- the rules, a second time ---- */
+/* ---- reference of the rules ---- */
 
 struct reference {
     struct async_rules r;
@@ -20,7 +20,7 @@ struct reference {
     int64_t given[MOST], pulled[MOST];
     double speed[MOST];
     int queue[MOST], queued; /* pushed, not answered */
-    double closes;           /* of the open period   */
+    double closes;           /* of the open period of grace */
     bool open, gone[MOST];
 };
 
@@ -75,7 +75,7 @@ static int64_t reference_steps(const struct reference *f, int i)
     return !f->r.dylu ? f->r.H : H < 1 ? 1 : H;
 }
 
-/* The furthest behind; where all are done: none. */
+/* Returns the shard with the fewest steps given out; none if all are given out. */
 static struct async_span reference_take(struct reference *f, int i)
 {
     int best = 0;
@@ -90,7 +90,7 @@ static struct async_span reference_take(struct reference *f, int i)
     return span;
 }
 
-/* Who is answered next: nobody, -1. */
+/* Returns the group that is answered next; -1: none. */
 static int reference_answer(struct reference *f, double now, struct async_span *span)
 {
     int at_work = 0;
@@ -105,7 +105,7 @@ static int reference_answer(struct reference *f, double now, struct async_span *
     return i;
 }
 
-/* ---- groups that train for a time ---- */
+/* ---- groups whose tasks take time ---- */
 
 struct lab {
     struct async_rules rules;
@@ -124,9 +124,9 @@ struct lab {
     struct reference f;
     double now;
     struct pupil {
-        double done; /* when its task is                    */
+        double done; /* time of the end of its task */
         float x0[COUNT];
-        double f0[COUNT]; /* the reference's                 */
+        double f0[COUNT]; /* reference */
     } group[MOST];
     int answered[4096], answers; /* order                               */
 };
@@ -203,14 +203,14 @@ static void begin(struct lab *l)
         pull(l, i, reference_take(&l->f, i));
 }
 
-/* What a group moves from x on; not the same twice. */
+/* Returns a displacement from x, different in each call. */
 static double moved(double x, int64_t i, const struct async_span *s, int e)
 {
     const double way = sin((double)(7 * i + 3 * s->shard + s->first) + 0.5 * e);
     return 0.02 * (double)s->steps * (x - way);
 }
 
-/* The first steps of its task, or all of them. */
+/* Pushes the first steps of a task, or all steps. */
 static void push_some(struct lab *l, int64_t i, int64_t steps)
 {
     struct pupil *p = &l->group[i];
@@ -259,7 +259,7 @@ static void answer(struct lab *l)
     }
 }
 
-/* The next thing that happens; ties to the lower group, and to a push before the deadline. */
+/* Runs the next event. On ties: the lower group, and a push before the deadline. */
 static void happen(struct lab *l)
 {
     int64_t first = ledger_next(&l->ledger);
@@ -290,7 +290,7 @@ static void agrees(struct lab *l)
 {
     float x[COUNT];
     read_x0(l, x);
-    for (int e = 0; e < COUNT; e++) /* some hundred roundings of numbers of about 1 */
+    for (int e = 0; e < COUNT; e++) /* rounding errors of some hundred numbers of about 1 */
         if (!(fabs(x[e] - l->f.x0[e]) < 2e-5))
             fail_with("push %lld, element %d: %.9g, and by the rules %.9g",
                       (long long)l->ledger.version, e, x[e], l->f.x0[e]);
@@ -305,7 +305,7 @@ static void run(struct lab *l)
     }
 }
 
-/* All steps of all shards, and nothing twice. */
+/* Checks that all steps of all shards were given out once. */
 static void all_done_once(const struct lab *l)
 {
     static bool done[MOST][4096];
@@ -376,7 +376,7 @@ static void groups_and_speeds(void **state)
         }
 }
 
-/* N pushes from one x0 that fill one buffer are one Nesterov step on their mean. */
+/* N pushes from the same x0, which fill a buffer, equal a Nesterov step on their mean. */
 static void one_buffer(void **state)
 {
     (void)state;
@@ -403,13 +403,13 @@ static void one_buffer(void **state)
                 x[e] -= 0.7 * (mean[e] + 0.9 * m[e]);
                 assert_true(fabs(got[e] - x[e]) < 1e-5);
             }
-            assert_int_equal(l.answers, K * (round + 1)); /* all of them, at once */
+            assert_int_equal(l.answers, K * (round + 1)); /* all groups at once */
         }
         close_lab(&l);
     }
 }
 
-/* Pushes at 10, 13 and 14, 20 with a grace of 4, and 25 with nobody left to wait for. */
+/* Pushes at 10, 13 and 14, at 20 with a grace of 4, and at 25 when no group trains. */
 static void grace(void **state)
 {
     (void)state;
@@ -422,24 +422,24 @@ static void grace(void **state)
     happen(&l);
     assert_true(l.now == 10 && l.answers == 0 && ledger_deadline(&l.ledger) == 14);
     happen(&l);
-    happen(&l); /* as it closes */
+    happen(&l); /* the period closes */
     assert_true(l.now == 14 && l.answers == 3);
     assert_true(l.answered[0] == 0 && l.answered[1] == 1 && l.answered[2] == 2);
     for (int i = 0; i < 3; i++)
         assert_int_equal(l.ledger.group[i].task.version, 3);
     assert_true(ledger_deadline(&l.ledger) == INFINITY);
-    happen(&l); /* 20: opens another one */
+    happen(&l); /* 20: opens the next period */
     assert_true(l.now == 20 && l.answers == 3 && ledger_deadline(&l.ledger) == 24);
     happen(&l); /* 24 = 14 + 10 and the deadline */
     assert_true(l.now == 24 && l.answers == 5);
-    /* 1 pushes at 27, 2 at 28; 0 and 3 are gone: nobody is left to wait for */
+    /* 1 pushes at 27, 2 at 28; 0 and 3 are gone: no group trains */
     happen(&l);
     assert_true(l.now == 27 && l.answers == 5);
     leave(&l, 0);
     leave(&l, 3);
     happen(&l);
     assert_true(l.now == 28 && l.answers == 7);
-    /* and one that goes while another waits ends that, too */
+    /* a group that leaves while another group waits ends the period, too */
     happen(&l);
     assert_int_equal(l.answers, 7);
     assert_int_equal(l.ledger.group[1].state, ASYNC_WAITS);
@@ -449,7 +449,7 @@ static void grace(void **state)
     close_lab(&l);
 }
 
-/* Steps of a group that leaves are done by others, once. */
+/* Steps of a group that leaves are given to other groups, once. */
 static void leaving(void **state)
 {
     (void)state;
@@ -472,7 +472,7 @@ static void leaving(void **state)
     assert_true(holes > 0);
 }
 
-/* All tasks end where they are, again and again: what is left of them is done once. */
+/* All tasks are truncated, repeatedly: the remaining steps are given out once. */
 static void cut_short(void **state)
 {
     (void)state;
@@ -502,8 +502,7 @@ static void cut_short(void **state)
     assert_true(holes > 1);
 }
 
-/* Steps that were given back are one hole with those at either side of them, and given out again in
- * the order of the data. */
+/* Returned steps join adjacent holes, and are given out again in the order of the data. */
 static void holes(void **state)
 {
     (void)state;
@@ -520,14 +519,14 @@ static void holes(void **state)
     assert_true(first.first == 0 && first.steps == 10);
     shards_give_back(&s, first);
     shards_give_back(&s, span[1]); /* between two holes */
-    shards_give_back(&s, span[3]); /* after one, and before another */
+    shards_give_back(&s, span[3]); /* after a hole, and before a hole */
     assert_int_equal(s.holes, 1);
     const struct async_span all = shards_take(&s, 100);
     assert_true(all.first == 0 && all.steps == 50 && s.holes == 0);
     shards_free(&s);
 }
 
-/* Others had found nothing left when it failed: they are called back. */
+/* Groups that left for lack of steps return when another group fails. */
 static void leaving_last(void **state)
 {
     (void)state;
@@ -537,7 +536,7 @@ static void leaving_last(void **state)
     while (l.ledger.group[0].state != ASYNC_LEFT || l.ledger.group[2].state != ASYNC_LEFT ||
            l.ledger.group[3].state != ASYNC_LEFT)
         happen(&l);
-    ledger_recall_groups(&l.ledger); /* there is nothing to call them back for */
+    ledger_recall_groups(&l.ledger); /* no steps are left: no group returns */
     assert_int_equal(l.ledger.group[0].state, ASYNC_LEFT);
     leave(&l, 1);
     assert_true(ledger_is_over(&l.ledger));
@@ -565,12 +564,12 @@ static void dylu(void **state)
     begin(&l);
     while (l.ledger.version < 60)
         happen(&l);
-    for (int i = 0; i < 4; i++) /* as fast as they are, so all come together */
+    for (int i = 0; i < 4; i++) /* in proportion to speed: all push at the same time */
         assert_int_equal(l.ledger.group[i].task.span.steps, 16 >> i);
     leave(&l, 0);
     while (l.ledger.version < 80)
         happen(&l);
-    for (int i = 1; i < 4; i++) /* of those who are there */
+    for (int i = 1; i < 4; i++) /* of the groups that remain */
         assert_int_equal(l.ledger.group[i].task.span.steps, 32 >> i);
     close_lab(&l);
 }
@@ -601,7 +600,8 @@ static void numbers_of_groups(void **state)
     close_lab(&l);
 }
 
-/* The order of another run, whatever the speeds, to the bit; and behind its end the own one. */
+/* A replay follows the order of another run to the bit at any speeds; after its end, its own order.
+ */
 static void replay(void **state)
 {
     (void)state;
@@ -660,7 +660,7 @@ static void refused(const char *text, enum sotto_status code, const char *part)
     close_lab(&l);
 }
 
-/* A file that was edited may lack the newline at its end. */
+/* An edited file may lack the last newline. */
 static void last_lines(void **state)
 {
     (void)state;
@@ -687,7 +687,7 @@ static void wrong_replays(void **state)
     refused("0 5 0 0 0\n0 5 0 5 0\n", SOTTO_EFORMAT, "replay of push 1: it was pulled at 0");
 }
 
-/* From a file in the middle, what follows has the same bits. */
+/* A run that resumes from a file has the same bits. */
 static void survives(void **state)
 {
     (void)state;
@@ -740,9 +740,8 @@ static void survives(void **state)
     }
 }
 
-/* What of the outer optimizer is there: the state that the rules of a run left, as those of another
- * one load it. */
-static void load_outer(struct lab *l, const char *anew, const float *x0)
+/* Loads the outer optimizer's state of a run with other rules, and checks the reset. */
+static void load_outer(struct lab *l, const char *dropped, const float *x0)
 {
     struct state_visitor v;
     float x[COUNT];
@@ -751,15 +750,15 @@ static void load_outer(struct lab *l, const char *anew, const float *x0)
     assert_ok(outer_visit(&l->outer, &v));
     assert_ok(state_loader_finish(&v));
     state_free(&v);
-    if (!anew != !l->outer.reset || (anew && strcmp(anew, l->outer.reset) != 0))
+    if (!dropped != !l->outer.reset || (dropped && strcmp(dropped, l->outer.reset) != 0))
         fail_with("it continues with %s, not %s", l->outer.reset ? l->outer.reset : "all of it",
-                  anew ? anew : "all of it");
+                  dropped ? dropped : "all of it");
     read_x0(l, x);
     assert_memory_equal(x, x0, sizeof x);
 }
 
-/* Another rule, or a smaller N, begins without what means another thing: from there on it is what
- * it would be from x0 alone. */
+/* Another rule, or a smaller N, drops state with another meaning: the run continues as from x0
+ * alone. */
 static void other_rules(void **state)
 {
     (void)state;
@@ -770,9 +769,9 @@ static void other_rules(void **state)
     } rule[] = {{ASYNC_DELAYED, 4, 0.9},  {ASYNC_DELAYED, 2, 0.9}, {ASYNC_DELAYED, 1, 0.9},
                 {ASYNC_NESTEROV, 0, 0.9}, {ASYNC_NESTEROV, 0, 0},  {ASYNC_SGD, 0, 0.9}};
     enum { RULES = sizeof rule / sizeof *rule };
-    static const char *const anew[] = {"no momentum", "a momentum of 0", "a momentum of 0"};
+    static const char *const dropped[] = {"no momentum", "a momentum of 0", "a momentum of 0"};
     for (int n = 0; n < 2 * RULES * RULES; n++) {
-        const int k = n / 2, pushes = 6 + n % 2; /* 2 or 3 of them in a buffer of 4 */
+        const int k = n / 2, pushes = 6 + n % 2; /* 2 or 3 pushes in a buffer of 4 */
         struct lab l[2] = {{.rules = plain}, {.rules = plain}};
         const int has[] = {k / RULES < 2 ? 2 : k / RULES < 4, k % RULES < 2 ? 2 : k % RULES < 4};
         struct state_visitor v;
@@ -792,9 +791,8 @@ static void other_rules(void **state)
         assert_ok(outer_visit(&l[0].outer, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);
-        const bool full =
-            k / RULES == 0 && k % RULES == 1; /* as many as a buffer of 2 has, or more */
-        load_outer(&l[1], full ? "an empty buffer" : has[0] == has[1] ? NULL : anew[has[1]], x0);
+        const bool full = k / RULES == 0 && k % RULES == 1; /* a buffer of 2 is full */
+        load_outer(&l[1], full ? "an empty buffer" : has[0] == has[1] ? NULL : dropped[has[1]], x0);
         if (has[0] != has[1]) {
             struct lab fresh = {.rules = l[1].rules};
             open_lab(&fresh);
@@ -813,7 +811,7 @@ static void other_rules(void **state)
     }
 }
 
-/* What a file says of groups and data is held to what there can be. */
+/* Impossible groups and data of a file are refused. */
 static void damaged(void **state)
 {
     (void)state;
@@ -852,7 +850,7 @@ static void damaged(void **state)
     }
 }
 
-/* A longer run has something for those who had left; another number of groups is refused. */
+/* A longer run has tasks for groups that had left; another number of groups is refused. */
 static void longer_runs(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* dpu, acco-wp and acco in the groups of asynchronous DiLoCo: their rounds go by time, and so do
- * the pushes. Whole runs against the same in double precision, by what their files say was computed
- * when. */
+/* dpu, acco-wp and acco in the groups of asynchronous DiLoCo: rounds and pushes depend on time.
+ * Whole runs against double precision, in the order of the runs' files. */
 #include "strategy/async/async_lab.h"
 
 #include "strategy/async/journal.h"
@@ -8,7 +7,7 @@
 static const char *const methods[] = {"dpu", "acco-wp", "acco"};
 enum { DPU, ACCO_WP, ACCO, METHODS };
 
-/* Rounds of which some micro-batches come twice or three times before the others have come. */
+/* Speeds such that fast workers compute two or three micro-batches a round. */
 static const struct link_model links = {.intra = {1e9, 0.11}, .inter = {1000, 0.37}};
 
 /* Links are for virtual time. */
@@ -30,12 +29,12 @@ static struct lab make(int method, int groups, int slices)
                         .pushes = at("pushes.tsv")};
 }
 
-/* ---- the same, one push after the other ---- */
+/* ---- reference, one push after the other ---- */
 
 struct group {
     double x[COUNT], est[COUNT], v[COUNT]; /* v: the momentum          */
     double g[COUNT], n;                    /* computed and not applied */
-    int64_t next[MOST], at;                /* of its workers; counts that were used */
+    int64_t next[MOST], at;                /* of the workers; counts used so far */
     bool begun;
 };
 
@@ -50,7 +49,7 @@ static void add(struct group *p, const struct quadratic *q, int rank, int worker
     p->n += (double)count;
 }
 
-/* What all workers of a group compute at the next time. */
+/* Computes the next micro-batches of all workers of a group. */
 static void compute(const struct lab *lab, const struct quadratic *q, struct group *p, int group,
                     const double y[COUNT])
 {
@@ -61,7 +60,7 @@ static void compute(const struct lab *lab, const struct quadratic *q, struct gro
     p->at++;
 }
 
-/* Where SGD with a momentum of 0.5 leads to; `moves`: it goes there. */
+/* Computes a step of SGD with a momentum of 0.5; `moves`: makes the step. */
 static void step(struct group *p, const double g[COUNT], double n, double lr, double to[COUNT],
                  bool moves)
 {
@@ -73,7 +72,7 @@ static void step(struct group *p, const double g[COUNT], double n, double lr, do
     }
 }
 
-/* One round; how many micro-batches it steps with. */
+/* Makes a round; returns the number of micro-batches of its step. */
 static double one_round(const struct lab *lab, const struct quadratic *q, struct group *p,
                         int group, int method, int64_t place)
 {
@@ -96,7 +95,7 @@ static double one_round(const struct lab *lab, const struct quadratic *q, struct
     p->n = 0;
     compute(lab, q, p, group, y);
     step(p, g, n, lr, p->x, true);
-    step(p, g, n, next_lr, p->est, false); /* acco-wp's */
+    step(p, g, n, next_lr, p->est, false); /* of acco-wp */
     return n;
 }
 
@@ -143,14 +142,14 @@ static void agrees(const struct lab *lab, int method)
         apply(x0, m, Delta, g, t, lab->groups);
         memcpy(version[t + 1], x0, sizeof x0);
     }
-    /* Roundings of hundreds of steps, and of fp32 sums over as many micro-batches as a worker had
-     * time for while another was kept from its core. */
+    /* Rounding errors of hundreds of steps, and of fp32 sums over the many micro-batches of a
+     * worker while another worker has no core. */
     for (int i = 0; i < COUNT; i++)
         if (!(fabs(lab->x[i] - x0[i]) < 1e-5 + 1e-9 * all))
             fail_with("%s, %dx%d, %s: element %d is %.9g, not %.9g", lab->shard, lab->groups,
                       lab->slices, lab->threads ? "threads" : "virtual", i, lab->x[i], x0[i]);
     if (!lab->stop_at && !lab->fails)
-        assert_int_equal(lab->samples, (int64_t)all); /* each of them once */
+        assert_int_equal(lab->samples, (int64_t)all); /* each micro-batch once */
     journal_free(&j);
     table_free(&q.table);
 }
@@ -172,7 +171,7 @@ static void by_the_rules(void **state)
         for (int k = 0; k < lab.n_history[0]; k++)
             uneven |= !lab.threads && lab.history[0][k] > 2;
     }
-    assert_true(uneven); /* else rounds that go by time were never seen */
+    assert_true(uneven); /* else no round has depended on time */
 }
 
 static void same(const struct lab *a, const struct lab *b)
@@ -182,8 +181,8 @@ static void same(const struct lab *a, const struct lab *b)
     assert_int_equal(a->n_pushed, b->n_pushed);
 }
 
-/* Virtual time repeats itself; a run between threads is followed to the bit by its two files, in
- * either time and whether groups meet or not. */
+/* Virtual time repeats itself. A replay of the two files of a run of threads has its bits, in real
+ * and virtual time, with and without meetings. */
 static void replayed(void **state)
 {
     (void)state;
@@ -216,8 +215,8 @@ static void replayed(void **state)
     }
 }
 
-/* From each save on the run goes on as if nothing had been. A group that meets the others with a
- * task done computes nothing while it waits for the next one, so saves change counts. */
+/* A run that resumes from any save has the bits of the run without the break. A group that meets
+ * with a task done computes nothing while it waits for the next task, so saves change counts. */
 static void saved(void **state)
 {
     (void)state;
@@ -248,7 +247,7 @@ static void saved(void **state)
     }
 }
 
-/* Nobody goes on with data that the groups of the run before have read otherwise. */
+/* A run whose groups would read other data than the groups of the checkpoint is refused. */
 static void other_data(void **state)
 {
     (void)state;
@@ -284,7 +283,7 @@ static void stopped_and_failed(void **state)
     }
 }
 
-/* The others do the steps of a group that has gone, and what is saved then can be gone on with. */
+/* The other groups train the steps of a failed group, and a run resumes from a save after that. */
 static void left(void **state)
 {
     (void)state;
@@ -341,7 +340,7 @@ static void senseless(void **state)
     refused(DPU, "dpu.warmup=3", "dpu.warmup = 3 counts rounds of all groups together");
 }
 
-/* Of workers that have ended before others there are zeros, but none in between. */
+/* Counts of workers that ended early are filled up with zeros at the end alone. */
 static void counts(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Runs of the replicate methods on the quadratic, with what every group held after each step. */
+/* Runs of the replicate methods on the quadratic, with every group's parameters after each step. */
 #ifndef SOTTO_TESTS_STRATEGY_REPLICATE_REPLICATE_LAB_H
 #define SOTTO_TESTS_STRATEGY_REPLICATE_REPLICATE_LAB_H
 
@@ -12,25 +12,25 @@ enum { STEPS = 20 };
 struct lab {
     struct rule rule;
     int precision, steps;
-    int first;  /* rounds of the run before these */
+    int first;  /* rounds of the run before */
     bool still; /* the learning rate is 0 */
-    int fades;  /* every so many steps it is `faded`; 0: never */
+    int fades;  /* steps between two with the rate `faded`; 0: never */
     double faded;
     bool bare;   /* no weight decay */
-    int stopper; /* the rank that wants to stop from its second step on; 0: nobody */
+    int stopper; /* rank that votes to stop from its second step on; 0: none */
     int64_t nan_at;
     const struct link_model *links;
-    const char *const *options; /* more of them, up to a NULL; NULL: none */
+    const char *const *options; /* more options, up to a NULL; NULL: none */
     bool threads;               /* the engine; else virtual          */
-    bool blind;                 /* nobody looks between steps, which would wait for the links */
-    bool ahead;                 /* ... and the next begins before a step has ended          */
-    int abandoned;              /* before this step rank 0 is asked to stop, and a round is lost */
+    bool blind;                 /* no export between steps, which would wait for the links */
+    bool ahead;                 /* as `blind`, and a step begins before the last step has ended */
+    int abandoned;              /* step before which rank 0 abandons a round */
 
-    /* What came out. */
-    float own[STEPS][MOST][COUNT]; /* what each group computes with: its fp32 truth */
-    float x[STEPS][COUNT];         /* export's; the same on all workers             */
-    bool stop[MOST][STEPS];        /* what each worker was told after each step ... */
-    double cosine[MOST][STEPS];    /* ... and of what was agreed on                 */
+    /* Results. */
+    float own[STEPS][MOST][COUNT]; /* fp32 truth of each group */
+    float x[STEPS][COUNT];         /* of export; the same on all workers */
+    bool stop[MOST][STEPS];        /* round.stop of each worker and step */
+    double cosine[MOST][STEPS];    /* agreed.cosine of each worker and step */
     int64_t pairs[MOST][STEPS];
     size_t bytes[MEMORY_CATEGORIES]; /* of the last rank, when opened               */
     int64_t sent[MOST][STEPS];       /* bytes, by each worker in each step            */
@@ -55,7 +55,7 @@ static inline struct lab lab_make(int replicate, int shard, int groups, int slic
                         .nan_at = -1};
 }
 
-/* Of step t; it moves, so that a step with another's is seen. */
+/* Returns the learning rate of step t, different in each step. */
 static inline double lab_lr(int t)
 {
     return 0.05 * (1 + 0.5 * cos(2.0 * t));
@@ -74,7 +74,7 @@ static inline void lab_start(float x[COUNT])
         x[i] = 2 - 0.1f * (float)i;
 }
 
-/* The options of the rule's method; negative ones are its own. */
+/* Sets the options of the rule's method; negative values are the defaults. */
 static inline void lab_set_own(const struct rule *rule, struct strategy_config *config)
 {
     static const char *const penalties[] = {"elementwise", "norm", "off"};
@@ -123,7 +123,8 @@ static inline enum sotto_status lab_configure(const struct lab *lab, struct stra
     return strategy_optim(config, optim, NULL);
 }
 
-/* The same on all workers, and gather shows it too, rounded where it is computed with rounded. */
+/* Checks that export is the same on all workers, and gather the same, rounded in mixed precision.
+ */
 static inline enum sotto_status lab_look(struct worker *w, struct strategy *s, bool mixed,
                                          float x[COUNT])
 {
@@ -146,7 +147,7 @@ static inline enum sotto_status lab_look(struct worker *w, struct strategy *s, b
     return SOTTO_OK;
 }
 
-/* The group's own parameters, from what its workers own. */
+/* Returns the group's own parameters, from its workers' parts. */
 static inline void lab_note(struct lab *lab, const struct mesh *mesh, const struct strategy *s,
                             int t)
 {
@@ -164,7 +165,7 @@ static int64_t bytes_sent(const struct mesh *mesh)
     return mesh_account_own(mesh).inside + mesh_account_lanes(mesh).inside;
 }
 
-/* A round that rank 0 leaves before its first micro-batch, and the others behind their last. */
+/* Makes a round that rank 0 abandons before its first micro-batch, the others after the last. */
 static inline enum sotto_status lab_abandon(struct worker *w, struct strategy *s)
 {
     static const atomic_int asked = 1;
@@ -213,7 +214,7 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
         lab->sent[w->rank][t] = bytes_sent(mesh) - before;
         if (lab->blind || (lab->ahead && t + 1 < lab->steps))
             continue;
-        if (lab->rule.shard < SHARD_DPU) /* whose lanes are at rest between rounds */
+        if (lab->rule.shard < SHARD_DPU) /* lanes are idle between rounds */
             lab_note(lab, mesh, s, t);
         TRY(lab_look(w, s, lab->precision == PRECISION_MIXED, x));
         if (w->rank == 0)
@@ -224,7 +225,7 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
     return SOTTO_OK;
 }
 
-/* The quadratic, of which a micro-batch takes a millisecond of virtual time. */
+/* The quadratic with a millisecond of virtual time a micro-batch. */
 struct timed {
     struct quadratic q;
     struct worker *worker;
@@ -280,8 +281,8 @@ static inline void lab_describe(const struct lab *lab, char out[200])
              r->prune);
 }
 
-/* Every step equals the reference to rounding; groups that agree hold equal bits, which export
- * shows; while they do not, it shows their mean. Returns the largest difference. */
+/* Checks that every step equals the reference to rounding, and that export shows the bits of groups
+ * that agree, and the mean of groups that differ. Returns the largest difference. */
 static inline double lab_check(struct lab *lab, double tolerance)
 {
     struct reference ref;

@@ -1,6 +1,7 @@
-/* The replicate methods as their formulas say (METHODS: local, overlap-local, slowmo, co2, diloco),
- * group after group, in double precision, on the quadratic. It has nothing in common with the code
- * that it checks but who drops, which is a pseudo-random function of seed, group and outer round.
+/* Reference of the replicate methods' formulas (METHODS: local, overlap-local, slowmo, co2,
+ * diloco), group after group, in double precision, on the quadratic. The reference shares no code
+ * with the methods but the choice of dropped groups, a pseudo-random function of seed, group and
+ * outer round.
  *
  * co2's norm penalty wants the norm of the averaged displacement from scalars alone: it is taken as
  * the root of the mean over the groups of the squared norms. */
@@ -29,28 +30,28 @@ struct rule {
     int64_t drop_seed;
     struct {
         int groups, steps;
-    } phase[PHASES];   /* groups 0: no more of them */
-    double data[MOST]; /* of each worker; 0: as everybody */
+    } phase[PHASES];   /* groups 0: the end */
+    double data[MOST]; /* of each worker; 0: equal */
 };
 
 struct reference {
     struct rule is;
     double x[MOST][COUNT];                  /* of the groups                    */
-    double m[MOST][COUNT], v[MOST][COUNT];  /* inner optimizer's                */
+    double m[MOST][COUNT], v[MOST][COUNT];  /* of the inner optimizer */
     int t[MOST], seen[MOST];                /* inner steps; micro-batches       */
     double first[MOST][COUNT];              /* co2: displacement of the first step */
     double velocity[MOST][COUNT];           /* overlap-local                    */
     double x0[COUNT], m0[COUNT], v0[COUNT]; /* outer parameters, momentum, second moment */
     double before[COUNT];                   /* co2: x_{t-1,0}                   */
-    double sent[COUNT], sent_first[COUNT];  /* averages under way               */
+    double sent[COUNT], sent_first[COUNT];  /* averages in flight */
     double sent_square[STAGES];
     int steps, step, round, active, outer_t;
     bool under_way;
-    bool agreed;                /* all groups hold the same */
-    double mean[COUNT];         /* what is to be seen from outside */
-    double pruned[MOST][COUNT]; /* diloco: what each group has sent last */
-    double cosine;              /* diloco: mean over pairs of those that took part and moved */
-    int pairs;                  /* ... which are so many; 0 also where nothing was exchanged */
+    bool agreed;                /* all groups have the same parameters */
+    double mean[COUNT];         /* the exported parameters */
+    double pruned[MOST][COUNT]; /* diloco: last message of each group */
+    double cosine;              /* diloco: mean over pairs of groups that took part and moved */
+    int pairs;                  /* number of these pairs; 0 also without an exchange */
 };
 
 static inline int rule_slices(const struct rule *rule)
@@ -90,7 +91,7 @@ static inline void reference_start(struct reference *ref, const struct rule *rul
     ref->active = reference_active(rule, 0);
 }
 
-/* gbar of the group, which is clipped for itself. */
+/* Returns gbar of the group, clipped. */
 static inline void reference_gradient(struct reference *ref, int r, double g[COUNT])
 {
     const struct rule *rule = &ref->is;
@@ -157,8 +158,8 @@ static inline void reference_local(struct reference *ref)
     everybody_has(ref, mean);
 }
 
-/* What is left of `moved / lr` where lr is so small that the rule's limit counts: nothing; and of
- * lr times the sum that it is part of: `moved` alone. */
+/* For an lr so small that the rule's limit holds: `moved / lr` counts as 0, and lr times a sum with
+ * `moved / lr` as `moved` alone. */
 static inline double over_rate(double moved, double lr)
 {
     return lr < 1e-30 ? 0 : moved / lr;
@@ -246,8 +247,8 @@ static inline bool reference_drops(const struct reference *ref, int r)
     return (double)draw / 9007199254740992.0 < ref->is.drop;
 }
 
-/* Zeros all but the ceil((1-p) n) largest of the n elements of a row that one worker owns; ties to
- * the lower index. */
+/* Zeros all but the ceil((1-p) n) largest of the n elements of a row that a worker owns; on ties
+ * the lower index stays. */
 static inline void reference_prune(const struct reference *ref, double delta[COUNT])
 {
     static const int row_of[STAGES] = {2, 8, 4};
@@ -309,8 +310,7 @@ static inline void reference_outer(struct reference *ref, const double delta[COU
     }
 }
 
-/* Groups that trained in this outer round take part unless dropped; those that did not wait at x0.
- */
+/* Groups that trained in this outer round take part, unless dropped; other groups wait at x0. */
 static inline void reference_diloco(struct reference *ref)
 {
     const struct rule *rule = &ref->is;
@@ -344,7 +344,7 @@ static inline void reference_diloco(struct reference *ref)
     ref->active = reference_active(rule, ref->step);
 }
 
-/* One step of all groups, and what is due behind it. */
+/* Makes a step of all groups, and the exchange that is due after it. */
 static inline void reference_step(struct reference *ref, double lr)
 {
     const int n = ref->active;

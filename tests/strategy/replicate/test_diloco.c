@@ -1,9 +1,9 @@
 /* diloco against its formula: outer optimizers, pruned outer gradients, dropped groups, schedules
- * of workers and uneven data; its identities, and the bytes that it sends. */
+ * of workers and uneven data; identities, and bytes sent. */
 #include "strategy/replicate/sparse.h"
 #include "strategy/replicate/replicate_lab.h"
 
-/* As in test_replicate: less than 1e-6 is rounding's. */
+/* As in test_replicate: differences below 1e-6 are rounding errors. */
 static const double near_enough = 3e-6;
 
 static const int meshes[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {2, 2}, {4, 2}, {2, 4}, {1, 4}};
@@ -35,7 +35,7 @@ static void outer_optimizers(void **state)
     lab_check(&threads, near_enough);
 }
 
-/* Of rows of 2, 4 and 8 and of the pieces that slices make of them. */
+/* Prunes rows of 2, 4 and 8 elements and the pieces of rows that slices have. */
 static void pruned(void **state)
 {
     (void)state;
@@ -52,7 +52,7 @@ static void pruned(void **state)
     lab_check(&lab, near_enough);
 }
 
-/* With these seeds there are rounds in which all, none and some are dropped. */
+/* With these seeds all, none and some groups are dropped in some rounds. */
 static void dropped(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void dropped(void **state)
     assert_true(whole > 5 && none > 5 && some > 5);
 }
 
-/* All are always dropped: everybody trains alone. */
+/* All groups are always dropped: each group trains alone. */
 static void all_dropped(void **state)
 {
     (void)state;
@@ -91,8 +91,8 @@ static void all_dropped(void **state)
     assert_memory_equal(lab.own, apart.own, sizeof lab.own);
 }
 
-/* Groups leave and join, at borders that are exchanges and at some that are not: there they leave
- * and join with the next exchange. The last phase goes on. */
+/* Groups leave and join, at the exchange of a border, or at the next exchange after the border. The
+ * last phase has no end. */
 static void schedules(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void schedules(void **state)
     }
 }
 
-/* A group weighs as much as its workers have of the data. */
+/* A group's weight is its share of the data. */
 static void uneven_data(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void assert_same_steps(const struct lab *a, const struct lab *b)
                 fail_with("step %d: x[%d] is %.9g here, %.9g there", t, i, a->x[t][i], b->x[t][i]);
 }
 
-/* H = 1 with plain SGD inside and SGD of rate 1 outside is ddp; with any H and optimizer inside it
+/* H = 1 with plain inner SGD and outer SGD of rate 1 is ddp; with any H and inner optimizer diloco
  * is local (FedAvg), and with one group the sharding alone. */
 static void identities(void **state)
 {
@@ -163,16 +163,16 @@ static void identities(void **state)
     }
 }
 
-/* Bytes of a block of n values of `unit` bytes: a bit each and those that are kept, or all where
- * that is less. */
+/* Returns the bytes of a block of n values of `unit` bytes: a bit a value and the kept values, or
+ * all values, whichever is less. */
 static int64_t block_bytes(int64_t n, int64_t kept, int64_t unit)
 {
     int64_t words = (n + 8 * unit - 1) / (8 * unit) + kept;
     return unit * (words < n ? words : n);
 }
 
-/* What worker `rank` sends of pruned vectors: to each of the others its block, then to all of them
- * the sum of its own block, where the others' values are too. Of two, each sends all it has. */
+/* Returns the bytes that worker `rank` sends of pruned vectors: to each other worker the block of
+ * that worker, then to all the sum of its own block. Each of two workers sends all its values. */
 static int64_t pruned_bytes(double sent[][COUNT], int rank, int size, int64_t unit)
 {
     int64_t bytes = 0, begin = 0, all = 0;
@@ -192,8 +192,7 @@ static int64_t pruned_bytes(double sent[][COUNT], int rank, int size, int64_t un
     return size == 2 ? block_bytes(COUNT, all, unit) : bytes;
 }
 
-/* Nothing but in the exchange; there the outer gradient and one number a group, who wants to stop.
- */
+/* Only an exchange sends bytes: the outer gradient, and the groups' totals. */
 static void bytes_of_an_exchange(void **state)
 {
     (void)state;
@@ -219,8 +218,8 @@ static void bytes_of_an_exchange(void **state)
     }
 }
 
-/* delta as it travels, of x0 and what the groups have of it: each one's share rounded once, and so
- * the sum where it is sent on. Sums of so few bits are exact. */
+/* Returns delta as sent: each group's displacement is rounded once, and the sum once. Sums of so
+ * few bits are exact. */
 static void reference_rounded(struct reference *ref, const float x0[COUNT], float x[][COUNT],
                               float delta[COUNT])
 {
@@ -243,8 +242,8 @@ static void reference_rounded(struct reference *ref, const float x0[COUNT], floa
         delta[i] = sent_on ? bf16_widen(bf16_round((float)sum[i])) : (float)sum[i];
 }
 
-/* To the bit, and to the byte: no group moves in the step of an exchange, so that what it brings is
- * seen before, and x0 <- x0 - delta has no rounding that is not fp32's. */
+/* To the bit, and to the byte: no group moves in the step of an exchange, so that the displacement
+ * is known before, and x0 <- x0 - delta has fp32 rounding alone. */
 static void rounded(void **state)
 {
     (void)state;
@@ -284,8 +283,8 @@ static void rounded(void **state)
     }
 }
 
-/* Beside delta: all values, a row, and of two groups all values in each direction; of bf16 that is
- * half, and without pruning what is sent is beside delta, too. */
+/* Memory in addition to delta: all values, a row, and with two groups all values in each direction;
+ * half of these in bf16, which needs a message without pruning, too. */
 static void memory_of_the_wire(void **state)
 {
     (void)state;
@@ -324,10 +323,10 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* What each rank keeps of its values. */
+/* The values that each rank keeps. */
 static float largest_kept[MOST][LONG];
 
-/* Of a rank: three quarters of every row go, by a sort of each. */
+/* Finds the values that a rank keeps: the largest quarter of every row, by sorting. */
 static void keep_largest(int rank, float *x)
 {
     float row[ROW];
@@ -376,7 +375,7 @@ static enum sotto_status sum_pruned(struct worker *w, void *arg)
     double any = 0;
     for (int i = 0; i < LONG; i++)
         any += want[i] != 0;
-    double share = (0.25 + any / LONG + 2.0 / 32) / 2; /* there and back */
+    double share = (0.25 + any / LONG + 2.0 / 32) / 2; /* both ways */
     if (w->size == 2)
         share = 0.25 + 1.0 / 32;
     if (st == SOTTO_OK && fabs(sent / dense - share) > 0.02 * share)
@@ -387,8 +386,8 @@ static enum sotto_status sum_pruned(struct worker *w, void *arg)
     return st;
 }
 
-/* A long vector of which a quarter is sent: 1/4 + 1/32 of the dense bytes one way, the values that
- * anybody kept back. */
+/* A long vector with a quarter sent: 1/4 + 1/32 of the dense bytes one way, and on the way back the
+ * values that any rank kept. */
 static void bytes_of_a_long_vector(void **state)
 {
     (void)state;
@@ -473,7 +472,7 @@ static void odd_values(void **state)
 
 static const char *const with_cosine[] = {"diloco.cosine=true", NULL};
 
-/* Of an exchange, on all workers alike, as the reference has it. */
+/* Checks the cosine of each exchange: the same on all workers, and as in the reference. */
 static void check_cosines(const struct lab *lab, int *exchanges, int *partial)
 {
     struct reference ref;
@@ -494,8 +493,8 @@ static void check_cosines(const struct lab *lab, int *exchanges, int *partial)
     }
 }
 
-/* Of all groups, of those that are neither dropped nor sit out, of what is about to be pruned;
- * nothing else moves by it. */
+/* The cosine is over groups that are neither dropped nor sit out, of displacements before pruning,
+ * and changes no bits. */
 static void cosines(void **state)
 {
     (void)state;
@@ -524,7 +523,7 @@ static void cosines(void **state)
     assert_true(exchanges > 40 && partial > 5);
 }
 
-/* Who has not moved has no direction; one group has no other. */
+/* A group that has not moved has no direction; one group has no pair. */
 static void no_cosines(void **state)
 {
     (void)state;
@@ -539,7 +538,7 @@ static void no_cosines(void **state)
     }
 }
 
-/* The vector once more, and a number of each of the groups. */
+/* A cosine sends the vector once more, and a number of each group. */
 static void bytes_of_a_cosine(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
 /* local, overlap-local, slowmo and co2 against their formulas: every step of every group, in every
- * mesh and sharding, with several optimizers and a learning rate that moves. Beside that the
- * identities between methods, what they need of memory, and what is refused. */
+ * mesh and sharding, with several optimizers and a changing learning rate; identities between
+ * methods, memory, and refused options. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate_lab.h"
 #include "strategy/replicate/tau_auto.h"
 
 /* Differences that rounding makes: parameters are at most 3, where an fp32 step rounds to 1.2e-7,
- * and 14 steps that contract add up to less than 1e-6 of it. A wrong formula is off by 1e-3. */
+ * and 14 contracting steps add up to less than 1e-6. A wrong formula is off by 1e-3. */
 static const double near_enough = 3e-6;
 
 static const int meshes[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2},
@@ -35,7 +35,7 @@ static void check_everywhere(const struct lab *like)
 static void check_method(int replicate)
 {
     struct lab lab = lab_make(replicate, SHARD_DDP, 1, 1);
-    check_everywhere(&lab); /* with the method's own numbers */
+    check_everywhere(&lab); /* with the method's defaults */
     lab.rule.alpha = 0.8;
     lab.rule.beta = 0.3;
     lab.rule.tau = 4;
@@ -66,7 +66,7 @@ static void slowmo(void **state)
     check_method(REPLICATE_SLOWMO);
 }
 
-/* A momentum of 0.05 is exceeded by most elements and not by all. */
+/* Most elements, but not all, exceed a momentum of 0.05. */
 static void co2(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static const int methods[] = {REPLICATE_LOCAL, REPLICATE_OVERLAP_LOCAL, REPLICAT
                               REPLICATE_CO2, REPLICATE_DILOCO};
 enum { METHODS = sizeof methods / sizeof *methods };
 
-/* Several micro-batches a step; a group clips the gradient that it steps with, its own. */
+/* Several micro-batches a step; each group clips its own gradient. */
 static void local_gradients(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void local_gradients(void **state)
     }
 }
 
-/* Gradients of 8 bits. What is computed with is the rounding of what all agree on. */
+/* Gradients of 8 bits. The groups compute with the rounded parameters on which all agree. */
 static void mixed_precision(void **state)
 {
     (void)state;
@@ -144,8 +144,8 @@ static void identities(void **state)
     }
 }
 
-/* However fast the links, co2 uses what it sent a round ago: the first boundary leads back to the
- * start, to the bit. And however slow they are, the bits are the same. */
+/* With links of any speed co2 uses the average of the round before: the first boundary leads back
+ * to the start, and the bits are the same. */
 static void co2_is_a_round_stale(void **state)
 {
     (void)state;
@@ -165,9 +165,9 @@ static void co2_is_a_round_stale(void **state)
     assert_memory_equal(fast.own, threads.own, sizeof fast.own);
 }
 
-/* One group: nothing is sent beside what the sharding sends. local is the sharding alone, to the
- * bit, and slowmo is, to rounding, where its outer step is none (alpha 1, beta 0). The others keep
- * their outer step, of one group's parameters: the formula, which the tests above hold them to. */
+/* One group sends only the messages of the sharding. local equals the sharding alone to the bit,
+ * and slowmo to rounding without its outer step (alpha 1, beta 0). Other methods have an outer step
+ * of one group, which the tests above check. */
 static void one_group(void **state)
 {
     (void)state;
@@ -189,8 +189,8 @@ static void one_group(void **state)
     }
 }
 
-/* One worker wants to stop: all are told behind the same step, where groups come together next, or
- * a boundary later where that is the next time that they hear of each other. */
+/* One worker votes to stop: all workers learn of the vote after the same step, at the next
+ * exchange, or a boundary later if the exchange is delayed. */
 static void one_wants_to_stop(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void one_wants_to_stop(void **state)
     }
 }
 
-/* Where the learning rate is 0 nothing moves, and nothing is divided by it. */
+/* With a learning rate of 0 no parameter changes, and no rule divides by the rate. */
 static void learning_rate_of_zero(void **state)
 {
     (void)state;
@@ -222,8 +222,8 @@ static void learning_rate_of_zero(void **state)
     }
 }
 
-/* A learning rate that has come down to 0, or next to it, where groups agree: what they moved
- * before that counts, and it may rise again. */
+/* A learning rate that has fallen to about 0 at an exchange: displacements before count, and the
+ * rate may rise again. */
 static void fading_learning_rate(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void fading_learning_rate(void **state)
     }
 }
 
-/* Vectors of the own slice's length, fp32: what a method keeps, and what it sends from. */
+/* fp32 vectors of the own slice's length: a method's state, and buffers for sending. */
 static void memory_table(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void memory_table(void **state)
         {REPLICATE_LOCAL, 0, 0, 0, 0},
         {REPLICATE_OVERLAP_LOCAL, 0, 0, 2, 1},         /* z, v                                   */
         {REPLICATE_SLOWMO, 0, 0, 2, 0},                /* x0, m                                  */
-        {REPLICATE_CO2, PENALTY_ELEMENTWISE, 0, 2, 2}, /* x_{t,0}, m; what moved, d              */
+        {REPLICATE_CO2, PENALTY_ELEMENTWISE, 0, 2, 2}, /* x_{t,0}, m; displacement, d            */
         {REPLICATE_CO2, PENALTY_NORM, 0, 2, 1},
         {REPLICATE_CO2, PENALTY_OFF, 0, 2, 1},
         {REPLICATE_DILOCO, 0, OUTER_NESTEROV, 2, 1}, /* x0, buf; delta */
@@ -293,7 +293,7 @@ static enum sotto_status resolve(const char *const *option, int n)
     return strategy_resolve(&config, 8);
 }
 
-/* What a run writes down is what it was told, and can be given another method. */
+/* A saved configuration has the options that were set, and takes another method. */
 static void resolved(void **state)
 {
     (void)state;
@@ -312,8 +312,7 @@ static void resolved(void **state)
     }
 }
 
-/* Options of another method are set aside where they came from the base, not where a run asks for
- * them. */
+/* Options of another method are reset if the base has set them, and refused if the run has. */
 static void set_aside(void **state)
 {
     (void)state;
@@ -351,7 +350,7 @@ static bool has_key(const struct method *m, const char *key)
     return has;
 }
 
-/* The methods that have the key, as messages list them: "local, co2", or with the key in quotes. */
+/* Lists the methods with the key, as in messages: "local, co2", or with the key in quotes. */
 static const char *owners(const char *key, bool whole)
 {
     static char list[512];
@@ -364,7 +363,7 @@ static const char *owners(const char *key, bool whole)
     return list;
 }
 
-/* Keys of methods that are not chosen: the message names all that have one. */
+/* Keys of methods that are not chosen: the message names all methods with the key. */
 static void keys_of_others(void **state)
 {
     (void)state;
@@ -426,7 +425,7 @@ static void refused(void **state)
     };
     static const char *const good[][3] = {
         {"preset=co2", "tau=auto"},
-        {"preset=ddp", "local.tau=12", "diloco.H=500"}, /* the defaults are nobody's mistake */
+        {"preset=ddp", "local.tau=12", "diloco.H=500"}, /* the defaults are accepted */
         {"preset=diloco", "replicas=8x3,4x2,1x9", "drop=1"},
         {"preset=acco", "replicate=diloco", "mesh=2x4"},
         {"preset=fsdp", "replicate=co2", "mesh=4x2"},
@@ -437,7 +436,7 @@ static void refused(void **state)
         assert_ok(resolve(good[i], 3));
 }
 
-/* A lane in which the exchange is done at a time, of a clock that the test moves. */
+/* A lane whose exchange is done at a given time of a clock that the test sets. */
 struct paced {
     struct lane lane;
     struct clock clock;
@@ -467,10 +466,10 @@ static enum sotto_status paced_done(struct lane *lane, bool *done)
     return SOTTO_OK;
 }
 
-/* Two groups of two. Steps take 0.1 s, the first 0.5, one of worker 1 0.35, and before the fourth
- * 7 s are no step's. The exchange is busy for 1 s on worker 0, 0.1 more on each of the next, and
- * over behind 1.5 s: not yet when workers compare first. All take what worker 1 wants, (1.1 + 0.25)
- * / 0.1 steps. */
+/* Two groups of two. Steps take 0.1 s, the first step 0.5 s, a step of worker 1 0.35 s; 7 s before
+ * the fourth step are between steps. The exchange is busy for 1 s on worker 0, 0.1 s more on each
+ * next worker, and ends after 1.5 s, later than the first comparison. All workers take the interval
+ * of worker 1, (1.1 + 0.25) / 0.1 steps. */
 static enum sotto_status pace(struct worker *w, void *arg)
 {
     static const struct lane_ops ops = {.start = paced_start, .done = paced_done};
@@ -495,7 +494,7 @@ static enum sotto_status pace(struct worker *w, void *arg)
     comm_free(r.is.across);
     comm_free(r.is.within);
     if (tau != 14 || steps != 17)
-        return fail(SOTTO_EINVAL, "tau = %lld behind %d steps", (long long)tau, steps);
+        return fail(SOTTO_EINVAL, "tau = %lld after %d steps", (long long)tau, steps);
     return SOTTO_OK;
 }
 

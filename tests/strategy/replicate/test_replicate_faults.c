@@ -1,13 +1,13 @@
-/* The replicate methods with lanes beside them, and lanes in lanes (dpu, acco): a worker that fails
- * while averages are under way ends everybody and is named; the account is read while lanes work.
- */
+/* Failures of replicate methods with lanes of their own, and with steps in a lane (dpu, acco): a
+ * worker that fails while averages are in flight ends all workers and is named; costs are read
+ * while lanes work. */
 #include "strategy/replicate/replicate_lab.h"
 
-/* An average takes 0.3 s at least, the steps beside it a few milliseconds. */
+/* An average takes at least 0.3 s, the steps in parallel a few milliseconds. */
 static const struct link_model slow = {.intra = {1e6, 0.05}, .inter = {1e6, 0.05}};
 
-/* The loss of rank 1's micro-batch 4 is no number: in the middle of the second outer round, with
- * the average of the first one's end under way (co2, overlap-local). */
+/* The loss of rank 1's micro-batch 4 is NaN: in the middle of the second outer round, with the
+ * average of the first round in flight (co2, overlap-local). */
 static struct lab failing(int i)
 {
     static const int methods[] = {REPLICATE_LOCAL, REPLICATE_OVERLAP_LOCAL, REPLICATE_SLOWMO,
@@ -29,7 +29,7 @@ static void no_number(void **state)
     }
 }
 
-/* Nobody waits for the rest of what is under way. */
+/* No worker waits for the averages in flight. */
 static void no_number_on_slow_links(void **state)
 {
     (void)state;
@@ -42,7 +42,8 @@ static void no_number_on_slow_links(void **state)
     }
 }
 
-/* A run that ends with an average under way waits for it; all is freed (lab_work looks). */
+/* A run that ends with an average in flight waits for the average, and frees all (lab_work checks).
+ */
 static void ends_under_way(void **state)
 {
     (void)state;
@@ -56,21 +57,21 @@ static void ends_under_way(void **state)
     }
 }
 
-/* The step is made in the lane, and the methods' own lanes beside that one. What is seen between
- * rounds is the same on all workers (lab_look), whatever the timing. */
+/* Steps are made in the lane, in parallel with the methods' own lanes. Exports between rounds are
+ * the same on all workers (lab_look) with any timing. */
 static void lanes_in_lanes(void **state)
 {
     (void)state;
     for (int i = 0; i < 30; i++) {
-        struct lab lab = failing(i / 6), nobody = lab_make(lab.rule.replicate, 0, 4, 1);
+        struct lab lab = failing(i / 6), whole = lab_make(lab.rule.replicate, 0, 4, 1);
         lab.rule.shard = SHARD_DPU + i / 2 % 3;
         lab.threads = i % 2;
         assert_fails(lab_run(&lab), SOTTO_ENUMERIC, "worker 1: the loss of micro-batch 4 is");
-        nobody.rule.shard = lab.rule.shard;
-        nobody.threads = lab.threads;
-        assert_ok(lab_run(&nobody));
+        whole.rule.shard = lab.rule.shard;
+        whole.threads = lab.threads;
+        assert_ok(lab_run(&whole));
         for (int k = 0; k < COUNT; k++)
-            assert_true(fabsf(nobody.x[nobody.steps - 1][k]) < 3);
+            assert_true(fabsf(whole.x[whole.steps - 1][k]) < 3);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Plain training on a quadratic: ddp with nobody else. */
+/* Plain training on a quadratic: ddp with one worker. */
 #include "strategy/quadratic.h"
 
 #include "tensor/ops.h"
@@ -60,7 +60,7 @@ static struct round step(struct alone *m, double lr)
     return r;
 }
 
-/* Of all that a checkpoint would hold, and of the bf16 copy where there is one. */
+/* Returns a hash of the state of a checkpoint, and of the bf16 copy, if there is a copy. */
 static uint64_t hash_of(struct alone *m)
 {
     struct state_visitor v;
@@ -74,7 +74,7 @@ static uint64_t hash_of(struct alone *m)
     return hash;
 }
 
-/* SGD follows x <- x - lr a^2 (x - c_t); the loss is the one before the step. */
+/* SGD follows x <- x - lr a^2 (x - c_t); the loss is that before the step. */
 static void recursion(void **state)
 {
     (void)state;
@@ -159,8 +159,8 @@ static void accumulation(void **state)
     }
 }
 
-/* A loss that is no number, at any micro-batch of a round, is SOTTO_ENUMERIC and nothing has moved;
- * so is a gradient whose norm is asked for. */
+/* A NaN loss, at any micro-batch of a round, is SOTTO_ENUMERIC, and no parameter changes; so is a
+ * NaN gradient, if the norm is wanted. */
 static void not_a_number(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void not_a_number(void **state)
             assert_fails(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = false}, &r),
                          SOTTO_ENUMERIC, part);
             assert_true(hash_of(&m) == before);
-            m.q.nan_at = -1; /* and the round can be made after all, as if nothing had been */
+            m.q.nan_at = -1; /* and the round can be made again, with the same result */
             m.q.huge = true;
             assert_fails(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = true}, &r),
                          SOTTO_ENUMERIC, "norm");
@@ -202,8 +202,8 @@ static void not_a_number(void **state)
     }
 }
 
-/* The reported norm is that of the averaged gradient; clipping makes the step as if the gradient
- * had that norm, and leaves smaller ones alone. */
+/* The reported norm is that of the averaged gradient. Clipping scales a longer gradient to the
+ * limit, and leaves a shorter gradient unchanged. */
 static void clipping(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void clipping(void **state)
     }
 }
 
-/* Asking for the norm changes nothing. */
+/* A wanted norm changes no bits. */
 static void norm_is_free(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void norm_is_free(void **state)
     assert_true(hash[0] == hash[1]);
 }
 
-/* The oracle sees what the method computes with: here it records it. */
+/* Records the parameters that the method computes with. */
 static uint16_t seen[COUNT];
 
 static enum sotto_status forward_seen(struct oracle *o, int slot, int k, const struct view *theta)
@@ -271,9 +271,9 @@ static const struct oracle_ops seen_ops = {.begin = quadratic_begin,
                                            .backward = quadratic_backward,
                                            .result = quadratic_result};
 
-/* Mixed precision: in every round the model is computed with the rounding of the fp32 truth; memory
- * is 2 + 2 bytes a parameter and the truth counts as optimizer state. It still finds the minimum,
- * as far as bf16 gradients can tell. */
+/* Mixed precision: every round computes with the rounded fp32 truth; memory is 2 + 2 bytes a
+ * parameter, and the truth counts as optimizer state. Training finds the minimum, to the precision
+ * of bf16 gradients. */
 static void mixed_precision(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static void mixed_precision(void **state)
             finer |= bf16_widen(seen[i]) != x[i];
         }
     }
-    assert_true(finer); /* the truth has bits that the copy has not */
+    assert_true(finer); /* the truth has more bits than the copy */
     method_close(&m);
 
     method_configure(&m, OPTIM_ADAMW);
@@ -324,7 +324,7 @@ static void load(struct alone *m, const char *path)
     state_free(&v);
 }
 
-/* Saved after k rounds and loaded into a new method, training goes on with the same bits. */
+/* Saved after k rounds and loaded into a new method, training continues with the same bits. */
 static void save_and_load(void **state)
 {
     (void)state;
@@ -359,7 +359,7 @@ static void save_and_load(void **state)
                 }
                 hash[resumed] = hash_of(&m);
                 if (k == 6)
-                    hash[resumed] = 0; /* nothing was saved before the end */
+                    hash[resumed] = 0; /* no save before the end */
                 method_close(&m);
             }
             assert_true(hash[0] == hash[1]);
@@ -367,7 +367,7 @@ static void save_and_load(void **state)
     }
 }
 
-/* A fault of the oracle comes through as it is. */
+/* A failure of the oracle is returned unchanged. */
 static enum sotto_status refuse(struct oracle *o, int slot, int64_t index, int rank, bool sum)
 {
     (void)o, (void)slot, (void)rank, (void)sum;
@@ -399,7 +399,7 @@ static enum sotto_status failing_job(void *arg)
     return fail(SOTTO_EIO, "lane %s", (const char *)arg);
 }
 
-/* Of several lanes that have failed, the first is the cause. */
+/* The first of several failed lanes is the cause. */
 static void the_first_failure(void **state)
 {
     (void)state;

@@ -69,7 +69,7 @@ static enum sotto_status train(struct pupil *p, void *arg)
     if (w->rank == 0)
         memcpy(c->x, x, sizeof x);
     TRY(equal_bits(w, s));
-    /* A round's last loss is read by the lane, so that backward need not wait for it. */
+    /* The lane reads a round's last loss, so that backward does not wait for the loss. */
     if (mesh->n_s * mesh->n_r > 1)
         assert_ptr_equal(p->q->read_on, mesh->lane->dev);
     if (w->rank == 0)
@@ -141,8 +141,8 @@ static void slices(void **state)
     }
 }
 
-/* However many micro-batches a round has, the own slice of its gradient crosses the slow links
- * between the groups once. */
+/* The own slice of the gradient crosses the slow links between the groups once a round, with any
+ * number of micro-batches. */
 static void once_a_round(void **state)
 {
     (void)state;
@@ -156,9 +156,9 @@ static void once_a_round(void **state)
 }
 
 /* Bytes a parameter, mixed: ddp 2 + 2 + 12, zero1 2 + 2 + 12/|S|, fsdp (2 + 2 + 12)/|S| and, for
- * communication, two stages of parameters and of gradients. Gradients in fp32, which more than 4
- * micro-batches are added up in, take 4 and a stage that is sent, or the slice of one. On a device
- * the same: nothing is staged on the host. */
+ * communication, two stages of parameters and of gradients. fp32 gradients, which sum more than 4
+ * micro-batches, take 4 bytes, and a bf16 stage, or a slice of a stage, for sending. A device takes
+ * the same: no data is staged on the host. */
 static void memory_table(void **state)
 {
     (void)state;
