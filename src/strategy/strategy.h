@@ -63,7 +63,7 @@ struct strategy_setup {
     struct mesh *mesh; /* with config->groups groups */
     /* (optional) Optimizer of the run whose state is loaded; NULL: unknown. */
     const struct optim_config *before;
-    const struct async_setup *async; /* (optional) for methods whose groups are asynchronous */
+    const struct async_setup *async; /* (optional) for asynchronous methods; copied */
 };
 
 struct strategy_ops {

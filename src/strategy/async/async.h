@@ -33,8 +33,8 @@ struct async_setup {
                                           strategy */
 };
 
-/* What a group's round did, next to struct round. A round may train nothing (round.idle): the
- * group has no task left and waited until all workers met. */
+/* The outcome of an asynchronous group's round, in addition to struct round. A round may train
+ * nothing (round.idle): the group has no task left and waited until all workers met. */
 struct async_round {
     int64_t step;  /* of the run, when this group pulled or where all workers meet */
     bool pulled;   /* the group has new parameters: the steps of its last task were applied */
@@ -45,15 +45,16 @@ struct async_round {
     int64_t most;  /* with meet or snapshot: no group has made more steps than these */
 };
 
-/* The round that has just ended; until the next round. */
+/* Returns the outcome of the last round, valid until the next round. The pointer is the same for
+ * all rounds. */
 const struct async_round *async_last_round(const struct async *a);
 
 /* Returns the step of the learning rate's schedule for the group's next round, out of plan.rounds,
  * where the run is at `step`. */
 int64_t async_next_step(const struct async *a, int64_t step);
 
-/* Sets what becomes of tasks in progress when this worker votes to stop (plan.stop). True: the
- * groups push them as shorter tasks. False: they are resumed with the run. */
+/* Sets the end of tasks in progress if this worker votes to stop (plan.stop). True: the groups push
+ * shorter tasks. False: the tasks are resumed with the run. */
 void async_truncate_tasks(struct async *a, bool truncate);
 
 /* A group's task that the server has applied to the parameters. */
