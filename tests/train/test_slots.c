@@ -647,7 +647,7 @@ static void wanted_of_a_problem(void **state)
     assert_memory_equal(x[0], x[1], sizeof x[0]);
     p.worker_slots = NULL;
     assert_fails(sotto_train(&t, NULL), SOTTO_EINVAL,
-                 "the method has 3 micro-batches under way at once, and the problem has no "
+                 "the method has 3 micro-batches in progress at once, and the problem has no "
                  "worker_slots");
     sotto_options_destroy(o);
 }

@@ -1,5 +1,5 @@
-/* What the files of the public training interface (sotto/train.h) share: a problem of the caller's
- * as an oracle, and the workers that a configuration asks for. */
+/* The public training interface (sotto/train.h): a caller's problem as an oracle, and a caller's
+ * trainer over struct training. */
 #ifndef SOTTO_TRAIN_API_API_IMPL_H
 #define SOTTO_TRAIN_API_API_IMPL_H
 
@@ -10,7 +10,7 @@ struct sotto_options {
     struct run_config config;
 };
 
-/* The sections that make sense without a model and data of the library's own. */
+/* The sections of options for programs with a problem of their own, without model and data. */
 enum { API_SHARED = 5, API_SECTIONS = API_SHARED + STRATEGY_SECTIONS, API_TRAIN_KEYS = 13 };
 struct api_sections {
     struct option train[API_TRAIN_KEYS];
@@ -18,9 +18,9 @@ struct api_sections {
 };
 void api_sections(struct api_sections *out, struct run_config *config);
 
-/* A caller's struct, which begins with its size, over one of the library's `size` bytes; `least`:
- * of the first version. What the caller's lacks is 0; what the library does not know must be. And
- * the other way: as much as the caller has room for. `name` for the message. */
+/* Copy a caller's struct `theirs`, which begins with its size, to the library's `own` of `size`
+ * bytes, and back. `least`: size of the first version. Members that the caller's version lacks are
+ * read as 0 and not written; members that the library lacks must be 0. `name` is for messages. */
 enum sotto_status api_read_struct(const char *name, void *own, size_t size, size_t least,
                                   const void *theirs);
 enum sotto_status api_write_struct(const char *name, void *theirs, const void *own, size_t size,
@@ -30,45 +30,46 @@ enum sotto_status api_write_struct(const char *name, void *theirs, const void *o
 #define API_WRITE(type, last, theirs, own)                                                         \
     api_write_struct(#type, theirs, own, sizeof(struct type), API_LEAST(type, last))
 #define API_LEAST(type, last)                                                                      \
-    (offsetof(struct type, last) + sizeof(((struct type *)0)->last)) /* its last member then */
+    (offsetof(struct type, last) + sizeof(((struct type *)0)->last)) /* last of the first version  \
+                                                                      */
 
-/* The table of a problem's tensors, its stages padded to a multiple of `pad`; refuses a problem
- * that is not sound. */
+/* Makes the table of a problem's tensors, with stages padded to a multiple of `pad`. Fails if the
+ * problem is not sound. */
 enum sotto_status problem_table(const struct sotto_problem *problem, int pad, struct table *out);
 
-/* Whole vectors, between the caller's layout (without padding) and the table's. */
+/* Copy whole vectors between the caller's layout, without padding, and the table's. */
 void problem_pack(const struct table *table, float *padded, const float *flat);
 void problem_unpack(const struct table *table, float *flat, const float *padded);
 
-/* A micro-batch under way. */
+/* A micro-batch in progress. */
 struct problem_slot {
     int64_t number; /* worker.begun */
     struct sotto_microbatch batch;
     struct oracle_result result;
-    float **edge[2]; /* (n_stage) what passes before a stage, and its gradient; NULL: none */
+    float **edge[2]; /* (n_stage) input of a stage, and its gradient; NULL: no edges; owned */
 };
 
-/* A problem as a method sees it. Callbacks get fp32: where a method holds bf16 (precision = mixed),
- * parameters are widened into a copy and the gradient is added back from one. */
+/* A problem as an oracle. Callbacks get fp32: for a method that holds bf16 (precision = mixed), the
+ * parameters are widened into a copy, and the gradient is added from a copy. */
 struct problem_oracle {
     struct oracle base;
     struct sotto_problem problem;
     struct worker *worker;
     struct device *dev;
-    void *user;                    /* the problem's `worker` */
-    bool open;                     /* and it is to be closed */
-    double seconds;                /* of a micro-batch, where time is modelled */
-    double *share;                 /* (n_stage) of that time */
+    void *user;                    /* argument of the callbacks, from worker_open */
+    bool open;                     /* worker_close is to be called */
+    double seconds;                /* of a micro-batch, in virtual time */
+    double *share;                 /* (n_stage) of `seconds` */
     bool *needs;                   /* (n_stage, n_stage) */
     const float **theta;           /* (tensors) as the callbacks see them */
     float **grad;                  /* (tensors) */
     struct buffer wide[2];         /* mixed: theta and grad in fp32 */
-    struct view *wide_at[2];       /* (n_stage) their stages; NULL: not mixed */
-    float *host[2];                /* what the host sees of memory that it cannot reach */
-    struct view *host_at[2];       /* (n_stage) */
-    const struct view *seen_at[2]; /* (n_stage) which of the two the callbacks see */
+    struct view *wide_at[2];       /* (n_stage) stages of `wide`; NULL: not mixed */
+    float *host[2];                /* copies of device memory; NULL: the host reaches the memory */
+    struct view *host_at[2];       /* (n_stage) stages of `host` */
+    const struct view *seen_at[2]; /* (n_stage) `wide_at` or `host_at`, as the callbacks see */
     struct problem_slot *slot;     /* (slots) */
-    struct {                       /* the stage being computed, for the line of work that does it */
+    struct {                       /* the stage being computed */
         struct problem_slot *slot;
         int k;
         const struct view *theta, *grad;
@@ -83,18 +84,18 @@ struct problem_oracle_setup {
     int64_t seed;
     double seconds; /* of a micro-batch */
     bool mixed;
-    int slots; /* micro-batches that may be under way at once; 0: one */
+    int slots; /* micro-batches in progress at once; 0: one */
 };
 enum sotto_status problem_oracle_init(struct problem_oracle *o,
                                       const struct problem_oracle_setup *setup);
 void problem_oracle_free(struct problem_oracle *o);
 
-/* Part of both: the copies, and the slots. */
+/* Parts of problem_oracle_init and _free: the copies, and the slots. */
 enum { PROBLEM_THETA, PROBLEM_GRAD };
 enum sotto_status problem_memory_init(struct problem_oracle *o, bool mixed, int64_t seed);
 void problem_memory_free(struct problem_oracle *o);
 
-/* How long a micro-batch takes on this machine, in real time, at parameters `padded`. */
+/* Measures a micro-batch at parameters `padded`: *seconds of real time on this machine. */
 enum sotto_status problem_oracle_measure(struct problem_oracle *o, float *padded, double *seconds);
 
 struct sotto_worker {
@@ -102,7 +103,7 @@ struct sotto_worker {
     const struct cluster *cluster;
 };
 
-/* Rank 0, and under MPI everybody: who writes to what belongs to the process. */
+/* True on the first worker of a process, which writes the process's results. */
 static inline bool is_first_here(const struct sotto_worker *w)
 {
     return w->worker->rank == 0 || w->cluster->mpi;

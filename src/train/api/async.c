@@ -1,5 +1,5 @@
-/* Rounds of asynchronous groups: each worker makes its own group's, and all workers meet after the
- * rounds that say so, to save and to end. From a meeting to the next round training pauses. */
+/* Rounds of asynchronous groups: a worker makes rounds of its own group, and all workers meet to
+ * save and to end. From a meeting to the next round training pauses. */
 #include <stdlib.h>
 
 #include "train/api/api_impl.h"
@@ -45,7 +45,7 @@ static enum sotto_status grow_pushes(struct api_groups *g)
     return SOTTO_OK;
 }
 
-/* Keeps the pushes that were applied, on rank 0: their times count from the present origin. */
+/* Keeps the pushes that were applied, on rank 0, whose times count from the present origin. */
 static enum sotto_status keep_pushes(struct sotto_trainer *t)
 {
     struct api_groups *g = &t->groups;
@@ -83,7 +83,7 @@ enum sotto_status trainer_need_meeting(const struct sotto_trainer *t, const char
     if (!t->groups.trains || (pulled && t->groups.round.pulled))
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
-                "sotto_trainer_%s behind a round of group %d alone: it is for rounds behind which "
+                "sotto_trainer_%s after a round of group %d alone: call it after rounds in which "
                 "all workers meet (round.meet)%s",
                 call, t->training.mesh.r,
                 pulled ? ", or the own group has pulled (round.pulled)" : "");
@@ -95,7 +95,7 @@ enum sotto_status trainer_need_pushes(const struct sotto_trainer *t)
     if (trainer_is_async(t))
         return SOTTO_OK;
     strategy_describe(&t->training.config->strategy, method);
-    return fail(SOTTO_EINVAL, "%s has no pushes: its workers have all rounds in common", method);
+    return fail(SOTTO_EINVAL, "%s has no pushes: all workers make the same rounds", method);
 }
 
 enum sotto_status sotto_trainer_pushed(struct sotto_trainer *t, struct sotto_push *push,

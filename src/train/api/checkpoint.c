@@ -120,8 +120,7 @@ enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
     struct state_file file;
     struct lent lent;
     if (t->groups.begun)
-        return fail(SOTTO_EINVAL,
-                    "groups that have no rounds in common load before their first one");
+        return fail(SOTTO_EINVAL, "asynchronous groups load before their first round");
     TRY(trainer_keep_failure(t, trainer_pause(t)));
     TRY(trainer_keep_failure(t, lent_open(&lent, mpi, &file, path)));
     state_loader_init(&v, &file);

@@ -1,17 +1,16 @@
-/* What the oracle of a caller's problem holds: copies of parameters and gradients where callbacks
- * cannot be shown the method's own, and the micro-batches under way with what passes between their
- * stages. */
+/* The memory of a problem's oracle: copies of parameters and gradients that callbacks cannot use in
+ * place, and the micro-batches in progress with the edges between stages. */
 #include <stdlib.h>
 
 #include "tensor/ops.h"
 #include "train/api/api_impl.h"
 
-static size_t copy_bytes(const struct problem_oracle *o)
+static size_t vector_bytes(const struct problem_oracle *o)
 {
     return table_count(o->base.table) * sizeof(float);
 }
 
-static enum sotto_status open_wide(struct problem_oracle *o, int i)
+static enum sotto_status open_wide_copy(struct problem_oracle *o, int i)
 {
     const struct table *table = o->base.table;
     if (!(o->wide_at[i] = calloc((size_t)table->n_stage, sizeof *o->wide_at[i])))
@@ -22,15 +21,15 @@ static enum sotto_status open_wide(struct problem_oracle *o, int i)
     return SOTTO_OK;
 }
 
-static enum sotto_status open_copies(struct problem_oracle *o, bool mixed)
+static enum sotto_status open_problem_copies(struct problem_oracle *o, bool mixed)
 {
     const struct table *table = o->base.table;
     for (int i = PROBLEM_THETA; i <= PROBLEM_GRAD; i++) {
         if (mixed)
-            TRY(open_wide(o, i));
+            TRY(open_wide_copy(o, i));
         if (o->dev->ops->place == PLACE_HOST)
             continue;
-        o->host[i] = memory_resize(o->dev->memory, MEMORY_ACTIVATIONS, NULL, 0, copy_bytes(o));
+        o->host[i] = memory_resize(o->dev->memory, MEMORY_ACTIVATIONS, NULL, 0, vector_bytes(o));
         o->seen_at[i] = o->host_at[i] = calloc((size_t)table->n_stage, sizeof *o->host_at[i]);
         if (!o->host[i] || !o->host_at[i])
             return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(table));
@@ -39,14 +38,14 @@ static enum sotto_status open_copies(struct problem_oracle *o, bool mixed)
     return SOTTO_OK;
 }
 
-static enum sotto_status open_slots(struct problem_oracle *o, int64_t seed)
+static enum sotto_status open_problem_slots(struct problem_oracle *o, int64_t seed)
 {
     const struct sotto_problem *p = &o->problem;
     const int n = o->base.table->n_stage, slots = o->base.slots;
     if (slots > 1 && !p->gradient && !p->worker_slots)
         return fail(SOTTO_EINVAL,
-                    "the method has %d micro-batches under way at once, and the problem has no "
-                    "worker_slots to keep them apart",
+                    "the method has %d micro-batches in progress at once, and the problem has no "
+                    "worker_slots to tell them apart",
                     slots);
     if (!(o->slot = calloc((size_t)slots, sizeof *o->slot)))
         return fail(SOTTO_ENOMEM, "no memory for %d micro-batches", slots);
@@ -70,8 +69,8 @@ static enum sotto_status open_slots(struct problem_oracle *o, int64_t seed)
 
 enum sotto_status problem_memory_init(struct problem_oracle *o, bool mixed, int64_t seed)
 {
-    TRY(open_copies(o, mixed));
-    return open_slots(o, seed);
+    TRY(open_problem_copies(o, mixed));
+    return open_problem_slots(o, seed);
 }
 
 void problem_memory_free(struct problem_oracle *o)
@@ -79,7 +78,7 @@ void problem_memory_free(struct problem_oracle *o)
     for (int i = PROBLEM_THETA; i <= PROBLEM_GRAD; i++) {
         buffer_free(&o->wide[i]);
         free(o->wide_at[i]);
-        memory_give(o->dev->memory, MEMORY_ACTIVATIONS, o->host[i], copy_bytes(o));
+        memory_give(o->dev->memory, MEMORY_ACTIVATIONS, o->host[i], vector_bytes(o));
         free(o->host_at[i]);
     }
     for (int i = 0; i < o->base.slots && o->slot; i++) {

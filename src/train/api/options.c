@@ -1,4 +1,4 @@
-/* Options by name, as the command takes them. */
+/* Options by name, as on the command line. */
 #include "train/api/api_impl.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static const char *const section_names[API_SHARED] = {
     "train", "optim", "worker", "link", "comm",
 };
 
-static const struct option *find(const struct option_section *s, const char *key)
+static const struct option *find_option_of(const struct option_section *s, const char *key)
 {
     for (int i = 0; i < s->count; i++)
         if (strcmp(s->table[i].key, key) == 0)
@@ -32,7 +32,7 @@ void api_sections(struct api_sections *out, struct run_config *config)
                 out->section[i] = all[j];
     strategy_sections(&config->strategy, out->section + API_SHARED);
     for (int i = 0; i < API_TRAIN_KEYS; i++) {
-        const struct option *o = find(&out->section[0], train_keys[i]);
+        const struct option *o = find_option_of(&out->section[0], train_keys[i]);
         assert(o);
         out->train[i] = *o;
     }
@@ -65,11 +65,11 @@ void sotto_options_destroy(struct sotto_options *options)
     free(options);
 }
 
-/* "strategy" stands for "strategy.preset", where a section has one. */
+/* Returns "strategy.preset" for "strategy", and so on for each section with a preset. */
 static const char *whole_key(const struct api_sections *s, const char *key, char room[OPTION_ROOM])
 {
     for (int i = 0; i < API_SECTIONS; i++)
-        if (strcmp(s->section[i].name, key) == 0 && find(&s->section[i], "preset")) {
+        if (strcmp(s->section[i].name, key) == 0 && find_option_of(&s->section[i], "preset")) {
             snprintf(room, OPTION_ROOM, "%s.preset", key);
             return room;
         }
@@ -108,7 +108,7 @@ static enum sotto_status parse_word(struct sotto_options *options, const char *w
     return fail_in(sotto_options_set(options, key, equals + 1), "command line: ");
 }
 
-/* Twice: keys of methods behind those that choose them. */
+/* Parses twice: keys of methods after the keys that choose the methods. */
 enum sotto_status sotto_options_parse(struct sotto_options *options, int *argc, char **argv)
 {
     int kept = 0;
@@ -138,7 +138,7 @@ enum sotto_status sotto_options_get(const struct sotto_options *options, const c
     for (int i = 0; i < API_SECTIONS; i++) {
         size_t length = strlen(s.section[i].name);
         bool qualified = strncmp(key, s.section[i].name, length) == 0 && key[length] == '.';
-        const struct option *o = find(&s.section[i], qualified ? key + length + 1 : key);
+        const struct option *o = find_option_of(&s.section[i], qualified ? key + length + 1 : key);
         if (!o || (!qualified && !option_in_use(&s.section[i])))
             continue;
         const char *value = option_print(o, s.section[i].config, number);

@@ -26,8 +26,10 @@ static bool needs_stage(const struct problem_oracle *o, int k, int j)
     return o->needs[k * o->base.table->n_stage + j];
 }
 
-/* Where the callbacks of stage k find the tensors that it needs; the others are NULL. */
-static void show(struct problem_oracle *o, const struct view *theta, const struct view *grad)
+/* Sets the tensors for the callbacks of stage now.k; tensors that the stage does not need are NULL.
+ */
+static void show_tensors(struct problem_oracle *o, const struct view *theta,
+                         const struct view *grad)
 {
     const struct table *table = o->base.table;
     for (int i = 0; i < table->n; i++) {
@@ -38,15 +40,16 @@ static void show(struct problem_oracle *o, const struct view *theta, const struc
     }
 }
 
-/* What the host sees of stage j is a copy of this: of bf16, of the fp32 copy. */
-static struct view copied(const struct problem_oracle *o, int which, int j)
+/* Returns the memory of stage j that `host` copies: the fp32 copy if mixed, else the method's. */
+static struct view copied_view(const struct problem_oracle *o, int which, int j)
 {
     const struct view *stages = which == THETA ? o->now.theta : o->now.grad;
     return o->wide_at[which] ? o->wide_at[which][j] : stages[j];
 }
 
-/* bf16: fp32 copies of the parameters, and a gradient that begins with nothing. A device's memory:
- * a copy of both. */
+/* Copies the parameters to fp32, clears the fp32 gradient, and copies both from a device to the
+ * host.
+ */
 static void show_copies(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
@@ -60,9 +63,9 @@ static void show_copies(struct problem_oracle *o)
         if (o->wide_at[GRAD] && o->now.grad)
             ops->fill(o->dev, o->wide_at[GRAD][j], count, 0);
         if (o->host[THETA])
-            ops->read(o->dev, o->host[THETA] + start, copied(o, THETA, j), count);
+            ops->read(o->dev, o->host[THETA] + start, copied_view(o, THETA, j), count);
         if (o->host[GRAD] && o->now.grad)
-            ops->read(o->dev, o->host[GRAD] + start, copied(o, GRAD, j), count);
+            ops->read(o->dev, o->host[GRAD] + start, copied_view(o, GRAD, j), count);
     }
 }
 
@@ -75,13 +78,13 @@ static void add_back(struct problem_oracle *o)
         if (!needs_stage(o, o->now.k, j))
             continue;
         if (o->host[GRAD])
-            ops->write(o->dev, copied(o, GRAD, j), o->host[GRAD] + start, count);
+            ops->write(o->dev, copied_view(o, GRAD, j), o->host[GRAD] + start, count);
         if (o->wide_at[GRAD])
             ops->axpy(o->dev, o->now.grad[j], 1, o->wide_at[GRAD][j], count);
     }
 }
 
-/* What passes between stages, as the callback of stage k sees it. */
+/* Sets the inputs and outputs of stage now.k, and their gradients, in the caller's micro-batch. */
 static void show_edges(struct problem_oracle *o, bool backward)
 {
     const int k = o->now.k, n = o->base.table->n_stage;
@@ -95,29 +98,29 @@ static void show_edges(struct problem_oracle *o, bool backward)
     b->dx = backward && k > 0 ? s->edge[1][k] : NULL;
 }
 
-/* A callback that fails without a word must not be explained by an older message. */
+/* Clears the message, so that no older message explains the failure of a callback. */
 static void forget_message(void)
 {
     (void)fail(SOTTO_OK, "%s", "");
 }
 
-static enum sotto_status explain(enum sotto_status st, const char *callback)
+static enum sotto_status explain_failure(enum sotto_status st, const char *callback)
 {
     if (st != SOTTO_OK && !*sotto_error())
         return fail(st, "the %s callback failed (%s)", callback, sotto_status_name(st));
     return st;
 }
 
-static enum sotto_status call(struct problem_oracle *o, bool backward)
+static enum sotto_status call_user(struct problem_oracle *o, bool backward)
 {
     const struct sotto_problem *p = &o->problem;
     struct sotto_microbatch *b = &o->now.slot->batch;
     forget_message();
     if (!backward)
-        return explain(p->forward(o->user, b, o->now.k, o->theta), "forward");
+        return explain_failure(p->forward(o->user, b, o->now.k, o->theta), "forward");
     if (p->gradient)
-        return explain(p->gradient(o->user, b, o->theta, o->grad), "gradient");
-    return explain(p->backward(o->user, b, o->now.k, o->theta, o->grad), "backward");
+        return explain_failure(p->gradient(o->user, b, o->theta, o->grad), "gradient");
+    return explain_failure(p->backward(o->user, b, o->now.k, o->theta, o->grad), "backward");
 }
 
 static enum sotto_status run_stage(struct problem_oracle *o, bool backward)
@@ -132,17 +135,17 @@ static enum sotto_status run_stage(struct problem_oracle *o, bool backward)
         theta = o->seen_at[THETA];
         grad = backward ? o->seen_at[GRAD] : NULL;
     }
-    show(o, theta, grad);
+    show_tensors(o, theta, grad);
     show_edges(o, backward);
-    enum sotto_status st = call(o, backward);
+    enum sotto_status st = call_user(o, backward);
     if (st == SOTTO_OK && b->targets < 0)
-        st = fail(SOTTO_EINVAL, "a callback says that there are %lld targets",
-                  (long long)b->targets);
+        st = fail(SOTTO_EINVAL, "a callback sets %lld targets", (long long)b->targets);
     if (st != SOTTO_OK)
         return fail_in(st, "micro-batch %lld: ", (long long)b->index);
     if (copies && backward)
         add_back(o);
-    if (backward && o->now.k == o->base.table->n_stage - 1) /* others' callbacks may write there */
+    if (backward && o->now.k == o->base.table->n_stage -
+                                    1) /* callbacks of other workers may write to the batch */
         o->now.slot->result = (struct oracle_result){b->loss, b->targets, b->targets};
     return device_failed(o->dev);
 }
@@ -157,7 +160,7 @@ static enum sotto_status backward_now(void *arg)
     return run_stage(arg, true);
 }
 
-static enum sotto_status compute(struct problem_oracle *o, lane_job *work, double part)
+static enum sotto_status compute_stage(struct problem_oracle *o, lane_job *work, double part)
 {
     struct worker *w = o->worker;
     double start = clock_now(w->clock);
@@ -167,7 +170,7 @@ static enum sotto_status compute(struct problem_oracle *o, lane_job *work, doubl
     return SOTTO_OK;
 }
 
-/* A whole gradient is all backward; of stages, backward is twice the work of forward. */
+/* A problem with a gradient callback has no forward; else backward is twice the work of forward. */
 static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
 {
     struct problem_oracle *o = (struct problem_oracle *)oracle;
@@ -177,7 +180,7 @@ static enum sotto_status forward(struct oracle *oracle, int slot, int k, const s
     o->now.k = k;
     o->now.theta = theta;
     o->now.grad = NULL;
-    return compute(o, forward_now, 1. / 3);
+    return compute_stage(o, forward_now, 1. / 3);
 }
 
 static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
@@ -188,7 +191,7 @@ static enum sotto_status backward(struct oracle *oracle, int slot, int k, const 
     o->now.k = k;
     o->now.theta = theta;
     o->now.grad = grad;
-    return compute(o, backward_now, o->problem.gradient ? 1 : 2. / 3);
+    return compute_stage(o, backward_now, o->problem.gradient ? 1 : 2. / 3);
 }
 
 static enum sotto_status result(struct oracle *oracle, int slot, struct device *dev,
@@ -224,18 +227,18 @@ static const struct oracle_ops problem_oracle_ops = {.begin = begin,
                                                      .edge = edge,
                                                      .result = result};
 
-/* The caller's own code runs where its gradients do: with a whole thread's stack. */
+/* Calls worker_open where callbacks run, with the whole stack of a thread. */
 static enum sotto_status open_user(void *arg)
 {
     struct problem_oracle *o = arg;
     const struct sotto_problem *p = &o->problem;
     forget_message();
     if (p->worker_open)
-        TRY(explain(p->worker_open(p->user, o->worker->rank, o->worker->size, &o->user),
-                    "worker_open"));
+        TRY(explain_failure(p->worker_open(p->user, o->worker->rank, o->worker->size, &o->user),
+                            "worker_open"));
     o->open = p->worker_open;
     if (p->worker_slots)
-        return explain(p->worker_slots(o->user, o->base.slots), "worker_slots");
+        return explain_failure(p->worker_slots(o->user, o->base.slots), "worker_slots");
     return SOTTO_OK;
 }
 
@@ -322,7 +325,7 @@ static enum sotto_status measure_now(void *arg)
         for (o->now.k = n - 1; o->now.k >= 0; o->now.k--)
             TRY(run_stage(o, true));
         double took = clock_now(&clock_real) - before;
-        if (i == 0 || took < m->seconds) /* the least disturbed */
+        if (i == 0 || took < m->seconds) /* the shortest is the least disturbed */
             m->seconds = took;
     }
     return SOTTO_OK;

@@ -1,4 +1,4 @@
-/* A caller's table of tensors: what it must be, and how its vectors are laid out. */
+/* A caller's table of tensors: checks, and the layout of vectors. */
 #include "train/api/api_impl.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ enum sotto_status api_write_struct(const char *name, void *theirs, const void *o
     return SOTTO_OK;
 }
 
-/* Names are written to checkpoints, long after they were given. */
+/* Checks a name, which checkpoints have as a key. */
 static enum sotto_status check_name(const struct sotto_problem *p, int i)
 {
     const char *name = p->tensors[i].name;
@@ -90,13 +90,13 @@ static enum sotto_status check_stage(const struct sotto_problem *p, int i)
                     t->name, t->stage);
     if (t->stage != before && (i == 0 || t->stage != before + 1))
         return fail(SOTTO_EINVAL,
-                    "tensor '%s' is of stage %d behind stage %d: stages are 0, 1, ... "
+                    "tensor '%s' is of stage %d after stage %d: stages are 0, 1, ... "
                     "in the table's order",
                     t->name, t->stage, before);
     return SOTTO_OK;
 }
 
-static enum sotto_status check(const struct sotto_problem *p)
+static enum sotto_status check_problem(const struct sotto_problem *p)
 {
     size_t total = 0;
     if (p->count < 1 || !p->tensors)
@@ -126,7 +126,7 @@ static enum sotto_status check(const struct sotto_problem *p)
 enum sotto_status problem_table(const struct sotto_problem *p, int pad, struct table *out)
 {
     *out = (struct table){0};
-    TRY(check(p));
+    TRY(check_problem(p));
     for (int i = 0; i < p->count; i++) {
         const struct sotto_tensor *t = &p->tensors[i];
         if (table_add(out, t->name, t->shape, TABLE_ZERO, 0) < 0) {

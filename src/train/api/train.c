@@ -1,4 +1,4 @@
-/* Jobs on all workers, and sotto_train: the loop of programs that need none of their own. */
+/* sotto_run, which runs a job on all workers, and sotto_train, the loop for most programs. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ static enum sotto_status run_job(struct worker *w, void *arg)
     return r->job(&worker, r->arg);
 }
 
-/* Callbacks want numbers. */
+/* Refuses a device that computes nothing: callbacks need parameters. */
 static enum sotto_status check_embed_device(const char *name)
 {
     if (strcmp(name, "null") != 0)
@@ -30,7 +30,7 @@ static enum sotto_status check_embed_device(const char *name)
 enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job, void *arg)
 {
     struct sotto_options *defaults = NULL;
-    struct api_run *r = calloc(1, sizeof *r); /* its texts are long */
+    struct api_run *r = calloc(1, sizeof *r); /* too long for a stack */
     enum sotto_status st = SOTTO_OK;
     if (!r)
         st = fail(SOTTO_ENOMEM, "no memory for a configuration");
@@ -54,7 +54,7 @@ enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
 
 struct api_loop {
     struct sotto_training is;
-    struct sotto_result result; /* of the first worker here */
+    struct sotto_result result; /* of the first worker of this process */
     bool stopped;
 };
 
@@ -115,7 +115,7 @@ static enum sotto_status check_saved(const struct api_loop *l, const struct sott
         return SOTTO_OK;
     return fail(SOTTO_EIO,
                 "%s cannot be written: step %lld, with which training ends, is saved in "
-                "%s; with that as its checkpoint it goes on from there",
+                "%s; with that file as its checkpoint training continues from there",
                 l->is.checkpoint, (long long)t->training.step, t->rescue.elsewhere);
 }
 
@@ -211,7 +211,7 @@ enum sotto_status sotto_train(const struct sotto_training *training, struct sott
     TRY(API_READ(sotto_training, checkpoint, &l.is, training));
     if (!result)
         result = &none;
-    TRY(API_WRITE(sotto_result, cluster, result, &none)); /* refused before, not behind training */
+    TRY(API_WRITE(sotto_result, cluster, result, &none)); /* refused before training */
     TRY(sotto_run(l.is.options, train_problem, &l));
     TRY(API_WRITE(sotto_result, cluster, result, &l.result));
     return l.stopped ? fail(SOTTO_ESTOPPED, "stopped at step %lld", (long long)l.result.step)

@@ -1,4 +1,4 @@
-/* One worker's training by rounds that a program asks for: the program's problem as an oracle. */
+/* A program's trainer: struct training with the program's problem as the oracle. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -31,8 +31,8 @@ static enum sotto_status agree_on_problem(const struct sotto_trainer *t, const f
     return comm_agree(world, "what training begins with", text);
 }
 
-/* Where time is modelled: as long as worker.step says, else as rank 0's micro-batches take here,
- * with memory as fast as here. */
+/* Sets the seconds of a micro-batch in virtual time: worker.step, or rank 0's real time on this
+ * machine. The bandwidth of memory is set alike. */
 static enum sotto_status set_seconds(struct sotto_trainer *t, float *padded)
 {
     const struct run_config *c = t->worker->cluster->config;
@@ -171,7 +171,7 @@ enum sotto_status sotto_trainer_destroy(struct sotto_trainer *t, enum sotto_stat
         return status;
     if (status == SOTTO_OK)
         status = status_raise(&t->failure);
-    if (status == SOTTO_OK) /* others would wait for this group */
+    if (status == SOTTO_OK) /* other groups would wait for this group */
         status = trainer_need_meeting(t, "destroy", false);
     if (status == SOTTO_OK)
         status = mesh_rest(&t->training.mesh);

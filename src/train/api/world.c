@@ -1,4 +1,4 @@
-/* What a program sees of its workers, of MPI and of the library's memory and log. */
+/* Workers, MPI, names of memory categories, and the log, for programs. */
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -80,7 +80,7 @@ enum sotto_status sotto_fail(enum sotto_status status, const char *format, ...)
     return fail(status, "%s", text);
 }
 
-/* The one sink that a process has. Written before anything is logged through it: log_set orders. */
+/* The sink of this process. log_set orders the write before the first line that is logged. */
 static sotto_log_sink *public_sink;
 
 static void to_public(enum log_level level, const char *line, void *arg)

@@ -73,7 +73,7 @@ static enum sotto_status visit_cosine(struct run_totals *s, struct state_visitor
     return state_count(v, "report.cosines", &s->cosines, STATE_STEPS);
 }
 
-/* Visits what the report at the end needs, and the run's costs, which differ from run to run. */
+/* Visits the numbers of the final report, and the run's costs, which differ from run to run. */
 static enum sotto_status visit_report(struct run_worker *w, struct state_visitor *v)
 {
     struct run_totals *s = &w->totals;
@@ -141,14 +141,14 @@ struct saving {
     struct checkpoint *c; /* rank 0's */
 };
 
-static enum sotto_status visit_saved(void *saving, struct state_visitor *v)
+static enum sotto_status save_visit_all(void *saving, struct state_visitor *v)
 {
     struct run_worker *w = ((struct saving *)saving)->w;
     TRY(save_visit_common(w, v));
     return save_visit_own(w, v);
 }
 
-static enum sotto_status write_saved(void *saving, struct state_visitor *saver)
+static enum sotto_status save_write_state(void *saving, struct state_visitor *saver)
 {
     struct saving *s = saving;
     return rescue_try(s->w->run, s->c, save_put_state, saver);
@@ -210,7 +210,7 @@ enum sotto_status save_put_config(void *arg, struct checkpoint *c)
     return st;
 }
 
-/* Groups without common rounds have computed at other times. */
+/* Finds the largest n of all workers: asynchronous groups differ in their numbers of counts. */
 static enum sotto_status most_counts(struct comm *world, int64_t n, int64_t *most)
 {
     int64_t *all = calloc((size_t)world->size, sizeof *all);
@@ -230,7 +230,6 @@ void save_warn(const char *path, enum sotto_status st)
         log_warn("%s is not written: %s", path, sotto_error());
 }
 
-/* counts.tsv, where the method depends on timing: what a method's `replay` takes. */
 enum sotto_status save_write_counts(struct run_worker *w)
 {
     struct comm *world = w->training.worker->world;
@@ -272,7 +271,7 @@ static enum sotto_status save_files(struct run_worker *w, struct checkpoint *c)
 {
     struct saving saving = {w, c};
     TRY(save_model(w, c));
-    TRY(training_save(&w->training, visit_saved, write_saved, &saving));
+    TRY(training_save(&w->training, save_visit_all, save_write_state, &saving));
     TRY(save_write_counts(w));
     TRY(save_pushes(w));
     if (!leads_run(w))
@@ -280,7 +279,7 @@ static enum sotto_status save_files(struct run_worker *w, struct checkpoint *c)
     return rescue_try(w->run, c, save_put_config, w->run);
 }
 
-/* What could not be gone on from must not take the place of what can. */
+/* Checks that the checkpoint can be resumed, before it replaces an older one. */
 static enum sotto_status complete_files(void *arg, struct checkpoint *c)
 {
     (void)arg;
@@ -305,7 +304,8 @@ enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_
     return SOTTO_OK;
 }
 
-/* Where the step is the best so far. The checkpoint is there in any case. */
+/* Keeps the checkpoint if its step has the lowest loss so far. A failure is a warning: the
+ * checkpoint is saved already. */
 static void keep_best(struct run_worker *w, const struct checkpoint *c)
 {
     struct run *run = w->run;
@@ -334,7 +334,9 @@ enum sotto_status checkpoint_save(struct run_worker *w)
     return SOTTO_OK;
 }
 
-/* Visits what the hash covers but for the parameters: not the costs, which differ. */
+/* Visits the hashed state but for the parameters. Costs, which differ from run to run, are not
+ * hashed.
+ */
 static enum sotto_status visit_hashed(struct run_worker *w, struct state_visitor *v)
 {
     struct training *t = &w->training;

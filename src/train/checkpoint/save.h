@@ -1,5 +1,5 @@
-/* The parts of a checkpoint, for those who write one: save.c, where all workers do so together, and
- * snapshot.c, where they go on meanwhile. */
+/* Writes checkpoints: save.c in a pause of all workers, snapshot.c while asynchronous groups
+ * continue to train. */
 #ifndef SOTTO_TRAIN_CHECKPOINT_SAVE_H
 #define SOTTO_TRAIN_CHECKPOINT_SAVE_H
 
@@ -10,33 +10,35 @@
  * are the next two. */
 enum sotto_status checkpoint_save(struct run_worker *w);
 
-/* Takes over the state in the run's checkpoint, all but the parameters. */
+/* Loads the state of the run's checkpoint but for the parameters, which opening has read. */
 enum sotto_status checkpoint_load(struct run_worker *w);
 
-/* A 64-bit hash of parameters and state, equal for equal bits; on rank 0. */
+/* Hashes parameters and state, equal for equal bits; *out is set on rank 0. */
 enum sotto_status checkpoint_hash(struct run_worker *w, uint64_t *out);
 
-/* The state: what rank 0 knows of the run, and what each worker has (a state_owner). */
+/* Visit the state: of the run, by rank 0; and of each worker (a state_owner). */
 enum sotto_status save_visit_common(struct run_worker *w, struct state_visitor *v);
 enum sotto_status save_visit_own(void *run_worker, struct state_visitor *v);
 
-/* Parts of rank 0 (rescue_part): the model, the state that a saver has been shown, and the
+/* Write parts of a checkpoint, on rank 0 (rescue_part): the model, the state in a saver, and the
  * configuration of the run. */
 struct save_model {
     const struct run *run;
-    const float *flat, *state; /* `state`: the model's, NULL: it has none */
+    const float *flat;  /* parameters */
+    const float *state; /* the model's other state; NULL: none */
 };
 enum sotto_status save_put_model(void *save_model, struct checkpoint *c);
 enum sotto_status save_put_state(void *saver, struct checkpoint *c);
 enum sotto_status save_put_config(void *run, struct checkpoint *c);
 
-/* Says what a file that only describes the run could not be written for, and goes on. */
+/* Warns if a file that only describes the run could not be written. */
 void save_warn(const char *path, enum sotto_status st);
 
-/* Likewise, from all workers. */
+/* Writes counts.tsv, if the method depends on timing: the method's option `replay` takes the file.
+ * Called by all workers. */
 enum sotto_status save_write_counts(struct run_worker *w);
 
-/* Where writing went well (st): what is in the folder becomes the newest checkpoint. */
+/* Makes the folder the newest checkpoint if writing succeeded (`st`), else removes the folder. */
 enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_status st);
 
 #endif

@@ -52,8 +52,7 @@ static enum sotto_status pack_state(struct snapshots *s, struct packed *p, state
     return packed_make(p, &t->memory, t->worker->rank, t->mesh.r == 0, visit, owner);
 }
 
-/* Keeps the server's state; runs in a lane of the method. Waits until the state of the snapshot
- * before is written. */
+/* Keeps the server's state, in a lane of the method. Waits until the last snapshot is written. */
 static enum sotto_status keep_server(void *arg, state_owner *visit, void *owner)
 {
     struct snapshots *s = arg;
@@ -119,7 +118,7 @@ static void take_note(struct snapshots *s, int rank, const struct snapshot_note 
     s->common.training.count.samples += n->samples;
 }
 
-/* `all`: two of each rank. */
+/* Shows the states of all ranks to a saver; `all` has two packed states a rank. */
 static enum sotto_status receive_states(struct snapshots *s, struct packed *all,
                                         struct state_visitor *v)
 {
@@ -158,7 +157,7 @@ static enum sotto_status write_state(struct snapshots *s, struct checkpoint *c)
     return st;
 }
 
-/* The parameters and the order of pushes are the server's, which are in the state. */
+/* Reads the server's parameters and order of pushes from the state that is written. */
 static enum sotto_status read_server(struct snapshots *s, const char *path, float *flat,
                                      struct async_journal *journal)
 {
@@ -196,7 +195,7 @@ static enum sotto_status write_model(struct snapshots *s, struct checkpoint *c)
     float *flat = memory_resize(memory, MEMORY_CHECKPOINT, NULL, 0, bytes);
     if (!flat)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(run->table));
-    memset(flat, 0, bytes); /* what pads tensors is in no file */
+    memset(flat, 0, bytes); /* files have no padding */
     enum sotto_status st = read_server(s, state, flat, &journal);
     if (st == SOTTO_OK)
         st = rescue_try(run, c, save_put_model, &(struct save_model){run, flat, s->state});
@@ -226,7 +225,7 @@ static enum sotto_status write_snapshot(struct snapshots *s)
     return SOTTO_OK;
 }
 
-/* What a worker does with its copy. */
+/* Sends a worker's copy to rank 0, which writes the checkpoint. */
 static enum sotto_status hand_over_state(void *arg)
 {
     struct snapshots *s = arg;
@@ -275,7 +274,7 @@ enum sotto_status snapshots_take(struct snapshots *s, int64_t step)
     s->note.tokens = speaks ? t->count.own_tokens : 0;
     s->note.samples = speaks ? t->count.own_samples : 0;
     TRY(pack_state(s, &s->own, save_visit_own, w));
-    TRY(save_write_counts(w)); /* of methods that meet */
+    TRY(save_write_counts(w)); /* of methods whose workers meet */
     if (snapshots_lead(s))
         TRY(copy_common(s, step));
     s->in_progress = true;

@@ -1,8 +1,7 @@
-/* Checkpoints of groups without common rounds: each worker copies its state into host memory and
- * goes on; the copies travel to rank 0 and are written there beside the training. It does so when
- * it comes to the moment of the checkpoint (async_round.snapshot), or where all meet: in virtual
- * time, which knows nothing of it, or where the checkpoint has something that workers make
- * together. */
+/* Checkpoints of asynchronous groups: each worker copies its state into host memory and continues
+ * to train, while lanes bring the copies to rank 0, which writes the checkpoint. A worker copies
+ * when its round says so (async_round.snapshot). In virtual time, or if workers make a part of the
+ * checkpoint together, all workers meet to copy. */
 #ifndef SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 #define SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 
@@ -10,15 +9,16 @@
 
 struct snapshots;
 
-/* Called by all workers, before the first round; sets w->snapshot_hook where they need not meet.
- * The trainer frees it, when the strategy is gone, and waits for what is under way. */
+/* Opens w->snapshots before the first round; called by all workers. Sets w->snapshot_hook if
+ * workers need not meet. run_worker_close waits for the snapshot in progress, and frees. */
 enum sotto_status snapshots_open(struct run_worker *w);
 
-/* Takes one of a step; waits for the one before it, if that is still under way. By all workers,
- * each between two rounds. */
+/* Takes a snapshot of `step`, after waiting for the last snapshot. Called by all workers, each
+ * between two rounds of its own. */
 enum sotto_status snapshots_take(struct snapshots *s, int64_t step);
 
-/* Rank 0 tells the watcher of the one that is complete; `wait`: of the last one, by all workers. */
+/* Reports a snapshot that is complete to the watcher, on rank 0; `wait`: waits for the last
+ * snapshot, and all workers call the function. */
 enum sotto_status snapshots_look(struct snapshots *s, bool wait);
 
 #endif

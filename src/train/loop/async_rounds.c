@@ -1,6 +1,6 @@
-/* The loop of asynchronous groups: each trains at its own pace, evaluates by itself the parameters
- * that it has pulled, and meets the others to save and to end. The run's step is the steps of all
- * groups over the number of groups, and moves with each push. */
+/* The loop of asynchronous groups: each group trains at its own pace and evaluates the parameters
+ * of its pulls; all groups meet to save and to end. The run's step is the steps of all groups over
+ * the number of groups, and moves with each push. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "train/loop/loop.h"
 #include "train/report/mailbox.h"
 
-/* A group's evaluation of the parameters that it has pulled, on its way to rank 0. */
+/* A group's evaluation of pulled parameters, as sent to rank 0. */
 struct group_evaluation {
     int64_t step;   /* of the run */
     double seconds; /* of training, by the group's own clock */
@@ -79,7 +79,7 @@ static void report_pushes(struct async_loop *a)
     }
 }
 
-/* Rank 0 reports the groups' evaluations that have arrived; `wait`: all that were sent before this
+/* Rank 0 reports the groups' evaluations that have arrived; `wait`: all evaluations before this
  * meeting. */
 static enum sotto_status report_evaluations(struct async_loop *a, bool wait)
 {
@@ -102,7 +102,7 @@ static enum sotto_status report_evaluations(struct async_loop *a, bool wait)
     return SOTTO_OK;
 }
 
-/* Evaluates the parameters that this group has pulled; the other groups continue. */
+/* Evaluates the parameters of this group's pull; the other groups continue. */
 static enum sotto_status evaluate_group(struct async_loop *a, int64_t step)
 {
     struct loop *l = a->l;

@@ -1,4 +1,4 @@
-/* What both loops over rounds do: begin, save and end. */
+/* The parts of both loops over rounds: begin, save and end. */
 #include <stdlib.h>
 
 #include "train/checkpoint/save.h"

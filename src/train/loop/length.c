@@ -1,4 +1,4 @@
-/* How long a run will be, by what its workers have agreed on and by their clocks. */
+/* Estimates how many rounds a run takes, by the rounds so far and the workers' clocks. */
 #include "train/loop/loop.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ void loop_estimate_length(struct loop *l, const struct agreed *a)
         spent->tokens += a->tokens;
         spent->samples += a->microbatches * c->train.batch;
         if (!l->clock) {
-            spent->timed = spent->rounds - 1; /* the clock was read before the last one */
+            spent->timed = spent->rounds - 1; /* the clock was read before the last round */
             spent->seconds = a->seconds;
         }
     }
@@ -90,7 +90,7 @@ enum sotto_status loop_compare_clocks(struct loop *l)
     loop_estimate_length(l, NULL);
     if (l->rounds <= t->step)
         l->rounds = t->step + 1;
-    if (t->step > 1) /* the first round is not like the others */
+    if (t->step > 1) /* the first round takes longer */
         loop_warn_rare(l);
     l->compare = budget_compare(t->step, l->rounds);
     l->between = clock_now(t->worker->clock) - before;

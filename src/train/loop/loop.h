@@ -14,8 +14,7 @@ struct loop {
     struct run_worker *w;
     struct training *t; /* of w */
     int64_t rounds;     /* that the whole run is expected to take */
-    int64_t length;     /* rounds that it would take, if train.patience ends the run at `rounds`;
-                           0: train.patience does not */
+    int64_t length;     /* rounds without the end by train.patience at `rounds`; 0: no such end */
     int64_t began;      /* step at which this process began */
     int64_t saved;      /* step of the newest checkpoint; -1: none */
     bool save;          /* a checkpoint is due after this round, on all workers */
@@ -71,13 +70,13 @@ enum sotto_status loop_save(struct loop *l);
 /* The names in metrics.jsonl, up to a NULL. */
 extern const char *const loop_metrics[];
 
-/* Adds the cosine of an exchange or push to those of the next report; NAN: there is none. */
+/* Adds the cosine of an exchange or push to the next report; NAN: there is no cosine. */
 void loop_add_cosine(struct loop *l, double cosine);
 /* Moves the mean cosine since the last report to `s`. */
 void loop_take_cosine(struct loop *l, struct run_step *s);
 
-/* Rank 0 calls the watcher for a round, whose costs since the beginning are in `s`, and writes the
- * metrics of a round that is reported; on rank 0. */
+/* Calls the watcher for a round, and writes the metrics of a round to report; on rank 0. s->cost
+ * has the costs since the beginning. */
 void loop_report_step(struct loop *l, struct run_step *s);
 
 /* Rank 0 reports the rounds that all workers have done; `wait`: all rounds that were started. */
@@ -86,7 +85,7 @@ enum sotto_status loop_report_rounds(struct loop *l, bool wait);
 /* Adds the loss of a report to the run's loss if the step is of the run's last tenth; on rank 0. */
 void loop_add_tail(struct loop *l, const struct run_step *s);
 
-/* Drops the losses of the run's last tenth if the run, which is resumed, is longer than it was. */
+/* Drops the losses of the run's last tenth if the resumed run is longer than before. */
 void loop_forget_tail(struct loop *l);
 
 /* Evaluates and reports the held-out loss, if there are held-out data. `seconds` of training;
@@ -97,7 +96,7 @@ enum sotto_status loop_evaluate(struct loop *l, double seconds);
 void loop_report_evaluation(struct loop *l, int64_t step, double seconds,
                             const struct evaluation *e);
 
-/* Reads the costs that a resumed run has had before: reports count from there. */
+/* Reads the costs before a resume, from which reports count. */
 enum sotto_status loop_read_costs(struct loop *l);
 
 /* Gathers the reports of all workers in run->result, on rank 0. */
@@ -116,8 +115,9 @@ void loop_warn_rare(struct loop *l);
 /* Gathers the clocks of all workers, for the estimate. */
 enum sotto_status loop_read_clocks(struct loop *l);
 
-/* Compares the clocks of groups, which may not meet before train.seconds are over, after few rounds
- * that all workers know. A run that is late ends with the next round, with its last exchange. */
+/* Compares the clocks of groups after few rounds, the same for all workers: groups may not meet
+ * before train.seconds are over. A run that is late ends with the next round and its last exchange.
+ */
 enum sotto_status loop_compare_clocks(struct loop *l);
 
 #endif

@@ -1,5 +1,5 @@
-/* How long a step takes, for the time that is left: without what happens once, such as a cable that
- * is out for minutes. */
+/* The seconds of a step, for the estimate of the time left. Single long steps do not count, such as
+ * a network that is down for minutes. */
 #ifndef SOTTO_TRAIN_LOOP_PACE_H
 #define SOTTO_TRAIN_LOOP_PACE_H
 
@@ -7,22 +7,23 @@
 
 enum { PACE_BLOCKS = 9 };
 
-/* Steps are taken in blocks of `every` at least, so that each holds an exchange, and of a second at
- * least. */
+/* Steps are timed in blocks of at least `every` steps, so that a block has an exchange, and of at
+ * least a second. */
 struct pace {
-    double each[PACE_BLOCKS]; /* seconds a step in the last blocks, the oldest written over */
-    int64_t blocks;           /* that there were            */
-    int64_t every, step;      /* the current block began after this step ...    */
-    double at;                /* ... and at this time       */
+    double each[PACE_BLOCKS]; /* seconds a step in the last blocks; a ring */
+    int64_t blocks;           /* so far */
+    int64_t every;
+    int64_t step; /* the present block began after this step */
+    double at;    /* real time at which the present block began */
 };
 
 void pace_start(struct pace *p, int64_t step, double now, int64_t every);
 
-/* Takes so many seconds out that are not a step's. */
+/* Takes out `seconds` that belong to no step. */
 void pace_skip(struct pace *p, double seconds);
 
-/* So many steps are done by now. Returns the seconds that a step takes: the median of the last
- * blocks, or the mean of the steps so far until there is one. */
+/* Returns the seconds of a step after `step` steps, at real time `now`: the median of the last
+ * blocks, or the mean of all steps before the first block is complete. */
 double pace_seconds(struct pace *p, int64_t step, double now);
 
 #endif

@@ -6,8 +6,8 @@
 #include "train/checkpoint/save.h"
 #include "train/loop/loop.h"
 
-/* Warns of tasks in progress at the end of train.seconds. A run that had the run's length from the
- * beginning would have pushed them. */
+/* Warns of tasks in progress at the end of train.seconds: a resumed run trains the tasks that the
+ * shorter run would have pushed. */
 static void warn_of_tasks(const struct loop *l)
 {
     const struct training *t = l->t;
@@ -18,12 +18,12 @@ static void warn_of_tasks(const struct loop *l)
         return;
     log_warn("train.seconds = %g ended the run in the middle of tasks: %lld steps of its %d groups "
              "that were not pushed are in the checkpoint, and not in the model%s; with more "
-             "seconds the run goes on with them",
+             "seconds the run continues them",
              c->train.seconds, (long long)(samples / step), t->mesh.n_r,
              pushed > 0 ? "" : ", which is as it was at the start");
 }
 
-/* Of asynchronous groups: counts what is in the model, and each group's pushes. */
+/* Of asynchronous groups: counts the samples of the model, and each group's pushes. */
 static enum sotto_status count_pushes(const struct loop *l, struct run_result *result)
 {
     const struct training *t = l->t;

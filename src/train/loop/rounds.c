@@ -103,7 +103,7 @@ static enum sotto_status judge_evaluation(struct loop *l)
     return SOTTO_OK;
 }
 
-/* Evaluates and checkpoint_is_due, in a pause, if that is due. */
+/* Evaluates and saves in a pause, if due. */
 static enum sotto_status between_rounds(struct loop *l)
 {
     struct training *t = l->t;
@@ -112,7 +112,7 @@ static enum sotto_status between_rounds(struct loop *l)
         return SOTTO_OK;
     training_pause(t);
     TRY(loop_report_rounds(l, true)); /* lines of the metrics are in the order of steps */
-    const double begin = clock_now(&clock_real); /* of seconds that are no step's */
+    const double begin = clock_now(&clock_real); /* of seconds that belong to no step */
     if (evaluation_is_due(l))
         TRY(loop_evaluate(l, -1));
     if (evaluation_is_due(l))

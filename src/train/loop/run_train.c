@@ -1,4 +1,4 @@
-/* The workers of a run, from their opening to its report. */
+/* Runs the workers of a run, from opening to the report. */
 #include "train/checkpoint/save.h"
 #include "train/config/budget.h"
 #include "train/loop/loop.h"

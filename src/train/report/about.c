@@ -1,5 +1,4 @@
-/* The part of report.json that tells what was run: enough to know a run again without its folder.
- */
+/* The part of report.json with the configuration: enough to repeat a run without its folder. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +6,8 @@
 #include "base/option/only.h"
 #include "train/report/report.h"
 
-/* Names of files may be in any encoding, JSON is in UTF-8. */
-static void put(json_t *o, const char *key, const char *text)
+/* Adds a text; names of files that are not UTF-8 become ASCII. */
+static void put_text(json_t *o, const char *key, const char *text)
 {
     json_t *value = json_string(text);
     char *ascii = value ? NULL : strdup(text);
@@ -19,7 +18,7 @@ static void put(json_t *o, const char *key, const char *text)
     free(ascii);
 }
 
-/* Every option that is not at its default, as it would be typed. */
+/* Returns the options that are not at their defaults, as on a command line. */
 static json_t *changed_options(const struct run_config *config)
 {
     struct option_section sections[RUN_SECTIONS];
@@ -32,7 +31,7 @@ static json_t *changed_options(const struct run_config *config)
             if (option_is_default(o, sections[s].config))
                 continue;
             snprintf(key, sizeof key, "%s.%s", sections[s].name, o->key);
-            put(out, key, option_print(o, sections[s].config, room));
+            put_text(out, key, option_print(o, sections[s].config, room));
         }
     }
     return out;
@@ -71,21 +70,21 @@ void report_about(json_t *o, const struct run *run)
     strategy_describe(&c->strategy, method);
     name_model(run, model);
     snprintf(state, sizeof state, "%016" PRIx64, run->result.hash);
-    put(o, "version", sotto_version());
-    put(o, "model", model);
-    put(o, "method", method);
+    put_text(o, "version", sotto_version());
+    put_text(o, "model", model);
+    put_text(o, "method", method);
     if (run_keeps(run))
-        put(o, "state", state);
-    put(o, "engine",
-        run->cluster.mpi                ? "mpi"
-        : c->train.time == TIME_VIRTUAL ? "virtual"
-                                        : "threads");
-    put(o, "kernels", run->kernels);
+        put_text(o, "state", state);
+    put_text(o, "engine",
+             run->cluster.mpi                ? "mpi"
+             : c->train.time == TIME_VIRTUAL ? "virtual"
+                                             : "threads");
+    put_text(o, "kernels", run->kernels);
     json_object_set_new(o, "groups", json_integer(c->strategy.groups));
     cluster_describe(&run->cluster, cluster);
-    put(o, "cluster", cluster);
+    put_text(o, "cluster", cluster);
     json_object_set_new(o, "nodes", json_integer(run->cluster.nodes));
-    put(o, "link_intra", c->link.intra);
-    put(o, "link_inter", c->link.inter);
+    put_text(o, "link_intra", c->link.intra);
+    put_text(o, "link_inter", c->link.inter);
     json_object_set_new(o, "options", changed_options(c));
 }

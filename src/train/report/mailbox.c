@@ -93,9 +93,8 @@ enum sotto_status mailbox_take(struct mailbox *m, int from, bool wait, void *rec
         return SOTTO_OK;
     if (from > 0)
         m->among[from] = true;
-    const enum sotto_status st =
-        comm_recv_any_bytes(m->comm, record, m->bytes, from > 0 ? m->among : NULL,
-                            wait ? INFINITY : 0, &sender);
+    const enum sotto_status st = comm_recv_any_bytes(
+        m->comm, record, m->bytes, from > 0 ? m->among : NULL, wait ? INFINITY : 0, &sender);
     if (from > 0)
         m->among[from] = false;
     TRY(st);

@@ -12,14 +12,14 @@ static double microbatch_seconds(const struct worker_report *w)
     return w->cost.microbatches > 0 ? w->cost.compute / (double)w->cost.microbatches : 0;
 }
 
-static int by_value(const void *a, const void *b)
+static int compare_seconds(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* How much slower than the median worker the slowest computes; a group that never had work is
- * nobody's measure. */
+/* Sets the slowest worker, and its time over the median's. Groups that never had work do not count.
+ */
 static void find_slowest(struct report *r, const struct worker_report *worker, int n)
 {
     double *each = malloc((size_t)n * sizeof *each);
@@ -32,13 +32,13 @@ static void find_slowest(struct report *r, const struct worker_report *worker, i
             r->slowest = i;
     }
     if (worked > 1) {
-        qsort(each, (size_t)worked, sizeof *each, by_value);
+        qsort(each, (size_t)worked, sizeof *each, compare_seconds);
         r->slowness = each[worked - 1] / each[(worked - 1) / 2];
     }
     free(each);
 }
 
-/* Two lanes that send at once have twice the time on the wire, but hide behind nothing. */
+/* Limits the seconds on the wire to the training's: two lanes that send at once count twice. */
 static double on_the_wire(const struct cost *c)
 {
     return fmin(c->wire, c->seconds);
@@ -73,7 +73,7 @@ struct report report_of(const struct run *run)
 
 void report_sentence(const struct report *r, char *out, size_t room)
 {
-    const double slow = 1.5; /* below it, workers of one kind */
+    const double slow = 1.5; /* less: workers of one kind */
     const struct cost *c = &r->cost;
     char who[160];
     if (r->slowness > slow)
@@ -89,25 +89,25 @@ void report_sentence(const struct report *r, char *out, size_t room)
         snprintf(out, room, "%s; nothing was sent", who);
 }
 
-static void put(json_t *o, const char *key, double value)
+static void json_put(json_t *o, const char *key, double value)
 {
     json_object_set_new(o, key, isfinite(value) ? json_real(value) : json_null());
 }
 
-static void put_int(json_t *o, const char *key, int64_t value)
+static void json_put_int(json_t *o, const char *key, int64_t value)
 {
     json_object_set_new(o, key, json_integer(value));
 }
 
-/* How many pushes, how stale they were on average, and the share of its time that it waited. */
+/* Adds the number of pushes, their mean staleness, and the share of time that the groups waited. */
 static void put_pushes(json_t *o, const struct push_totals *p)
 {
-    put_int(o, "pushes", p->pushes);
-    put(o, "staleness", p->pushes > 0 ? (double)p->staleness / (double)p->pushes : NAN);
-    put(o, "idle", p->idle > 0 ? p->idle / (p->idle + p->seconds) : 0);
+    json_put_int(o, "pushes", p->pushes);
+    json_put(o, "staleness", p->pushes > 0 ? (double)p->staleness / (double)p->pushes : NAN);
+    json_put(o, "idle", p->idle > 0 ? p->idle / (p->idle + p->seconds) : 0);
 }
 
-/* Of all groups, and of each in "by_group". */
+/* Adds the pushes of all groups, and of each group in "by_group". */
 static void put_groups(json_t *o, const struct push_totals *group, int n)
 {
     struct push_totals all = {0};
@@ -119,7 +119,7 @@ static void put_groups(json_t *o, const struct push_totals *group, int n)
         all.seconds += group[i].seconds;
         all.idle += group[i].idle;
         if (one) {
-            put_int(one, "steps", group[i].steps);
+            json_put_int(one, "steps", group[i].steps);
             put_pushes(one, &group[i]);
         }
         json_array_append_new(each, one);
@@ -128,55 +128,55 @@ static void put_groups(json_t *o, const struct push_totals *group, int n)
     json_object_set_new(o, "by_group", each);
 }
 
-static void fill(json_t *o, const struct run *run)
+static void fill_report(json_t *o, const struct run *run)
 {
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
     const struct sample_kind *kind = run_kind(run);
     report_about(o, run);
     json_object_set_new(o, "complete", json_boolean(s->complete));
-    put(o, "loss", s->loss);
+    json_put(o, "loss", s->loss);
     if (s->evaluation.targets) {
-        put(o, "eval_loss", s->evaluation.loss);
-        put(o, kind->score, evaluation_score(&s->evaluation));
-        put(o, "accuracy", (double)s->evaluation.hits / (double)s->evaluation.targets);
+        json_put(o, "eval_loss", s->evaluation.loss);
+        json_put(o, kind->score, evaluation_score(&s->evaluation));
+        json_put(o, "accuracy", (double)s->evaluation.hits / (double)s->evaluation.targets);
     }
     if (s->best.step) {
-        put_int(o, "best_step", s->best.step);
-        put(o, "best_loss", s->best.loss);
+        json_put_int(o, "best_step", s->best.step);
+        json_put(o, "best_loss", s->best.loss);
     }
     if (!isnan(s->cosine))
-        put(o, "cosine", s->cosine);
+        json_put(o, "cosine", s->cosine);
     if (s->group)
         put_groups(o, s->group, run->config.strategy.groups);
-    put_int(o, "workers", run->cluster.size);
-    put_int(o, "steps", s->step);
+    json_put_int(o, "workers", run->cluster.size);
+    json_put_int(o, "steps", s->step);
     if (kind->sequences)
-        put_int(o, "tokens", s->tokens);
-    put_int(o, "samples", s->samples);
-    put(o, "seconds", s->seconds);
-    put(o, "samples_per_s", (double)s->samples / s->seconds);
+        json_put_int(o, "tokens", s->tokens);
+    json_put_int(o, "samples", s->samples);
+    json_put(o, "seconds", s->seconds);
+    json_put(o, "samples_per_s", (double)s->samples / s->seconds);
     if (kind->sequences)
-        put(o, "tokens_per_s", (double)s->tokens / s->seconds);
-    put(o, "compute", r.cost.compute);
-    put(o, "update", r.cost.update);
-    put(o, "wire", r.cost.wire);
-    put(o, "waited_others", r.cost.waited_others);
-    put(o, "waited_wire", r.cost.waited_wire);
-    put(o, "exposed", cost_exposed(&r.cost));
-    put(o, "exposed_share", r.exposed_share);
-    put(o, "overlap", r.overlap);
-    put_int(o, "bytes", r.cost.inside + r.cost.between);
-    put_int(o, "bytes_inside", r.cost.inside);
-    put_int(o, "bytes_between", r.cost.between);
-    put_int(o, "parameters", (int64_t)run->table->parameters);
-    put_int(o, "memory", (int64_t)r.memory_total);
+        json_put(o, "tokens_per_s", (double)s->tokens / s->seconds);
+    json_put(o, "compute", r.cost.compute);
+    json_put(o, "update", r.cost.update);
+    json_put(o, "wire", r.cost.wire);
+    json_put(o, "waited_others", r.cost.waited_others);
+    json_put(o, "waited_wire", r.cost.waited_wire);
+    json_put(o, "exposed", cost_exposed(&r.cost));
+    json_put(o, "exposed_share", r.exposed_share);
+    json_put(o, "overlap", r.overlap);
+    json_put_int(o, "bytes", r.cost.inside + r.cost.between);
+    json_put_int(o, "bytes_inside", r.cost.inside);
+    json_put_int(o, "bytes_between", r.cost.between);
+    json_put_int(o, "parameters", (int64_t)run->table->parameters);
+    json_put_int(o, "memory", (int64_t)r.memory_total);
     for (int c = 0; c < MEMORY_CATEGORIES; c++) {
         char key[64];
         snprintf(key, sizeof key, "memory_%s", memory_category_name((enum memory_category)c));
-        put_int(o, key, (int64_t)r.memory[c]);
+        json_put_int(o, key, (int64_t)r.memory[c]);
     }
-    put_int(o, "memory_activations_live", (int64_t)r.live);
+    json_put_int(o, "memory_activations_live", (int64_t)r.live);
 }
 
 enum sotto_status report_write(const struct run *run)
@@ -185,7 +185,7 @@ enum sotto_status report_write(const struct run *run)
     TRY(file_join(path, run_place(run), "report.json"));
     json_t *o = json_object();
     if (o)
-        fill(o, run);
+        fill_report(o, run);
     char *text = o ? json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(10)) : NULL;
     enum sotto_status st =
         text ? file_write(path, text, strlen(text)) : fail(SOTTO_ENOMEM, "no memory for %s", path);

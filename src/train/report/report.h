@@ -1,5 +1,4 @@
-/* report.json: what was run and the numbers that came out, for people and for `sotto compare`,
- * which reads the numbers. */
+/* report.json: the configuration and the results of a run, for people and for `sotto compare`. */
 #ifndef SOTTO_TRAIN_REPORT_REPORT_H
 #define SOTTO_TRAIN_REPORT_REPORT_H
 
@@ -10,27 +9,27 @@
 struct report {
     struct cost cost;
     size_t memory[MEMORY_CATEGORIES], memory_total, memory_mean;
-    size_t live;          /* activations */
-    double exposed_share; /* of the workers' time, that they waited                       */
-    double overlap;       /* of the time on the wire, that nobody waited for; NaN: there is none */
-    int slowest;          /* worker: the one whose micro-batches take longest             */
-    double slowness; /* its micro-batches' time over the median worker's; 1 where workers' work is
-                      * not the same */
+    size_t live;          /* bytes: peak of the activations in use */
+    double exposed_share; /* of the workers' time: waiting for communication */
+    double overlap;  /* share of the time on the wire that no worker waited for; NaN: no time */
+    int slowest;     /* worker with the longest micro-batches */
+    double slowness; /* a micro-batch's time, of `slowest` over the median worker; 1 if workers
+                        do different work */
 };
 struct report report_of(const struct run *run);
 
-/* Version, method, links, options, state: what was run. */
+/* Adds the version, method, links, options and state. */
 void report_about(json_t *o, const struct run *run);
 
-/* What the time went to, in a sentence for people. */
+/* Writes a sentence for people: where the time went. */
 void report_sentence(const struct report *r, char *out, size_t room);
 
 enum sotto_status report_write(const struct run *run);
 
-/* What the report in a folder says of its run; nothing, where there is none. */
+/* The report in a folder; zero if there is none. */
 struct report_left {
-    bool complete; /* one that was asked to stop has a report, too */
-    bool trained;  /* and not only simulated                       */
+    bool complete; /* a run that was stopped has a report, too */
+    bool trained;  /* not train.oracle = null */
     int64_t steps;
 };
 struct report_left report_left(const char *folder);

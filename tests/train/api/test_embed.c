@@ -170,7 +170,7 @@ static void failing_callbacks(void **state)
         {SOTTO_EIO, "micro-batch 2: the disk of 2 is full"},
         {SOTTO_EPEER, " callback failed (peer)"},
         {SOTTO_ENUMERIC, "the loss of micro-batch 2 is "},
-        {SOTTO_EINVAL, "micro-batch 2: a callback says that there are -3 targets"},
+        {SOTTO_EINVAL, "micro-batch 2: a callback sets -3 targets"},
     };
     for (int i = 0; method(i); i++) {
         for (int variant = (i + share_first(STRIDE, STRIDE)) % STRIDE; variant < 4 * 2 * 2;
@@ -253,9 +253,9 @@ static void wrong_problems(void **state)
     p.backward = backward;
     assert_int_equal(sotto_problem_count(&p), 9);
     t[2].stage = 2;
-    assert_unsound("'c' is of stage 2 behind stage 0");
+    assert_unsound("'c' is of stage 2 after stage 0");
     t[2].stage = -1;
-    assert_unsound("'c' is of stage -1 behind stage 0");
+    assert_unsound("'c' is of stage -1 after stage 0");
     t[2].stage = 1;
     p.work = (double[]){1, -1};
     assert_unsound("work of stage 1 is -1");

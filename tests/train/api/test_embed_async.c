@@ -499,11 +499,11 @@ static void wrong_calls(void **state)
     (void)state;
     static const char *const says[] = {
         "meet (round.meet), or the own group has pulled (round.pulled)",
-        "sotto_trainer_save behind a round of group 0 alone",
-        "groups that have no rounds in common load before their first one",
-        "sotto_trainer_pushes behind a round of group 0 alone",
-        "sotto_trainer_destroy behind a round of group 0 alone",
-        "sotto_trainer_destroy behind a round of group 0 alone",
+        "sotto_trainer_save after a round of group 0 alone",
+        "asynchronous groups load before their first round",
+        "sotto_trainer_pushes after a round of group 0 alone",
+        "sotto_trainer_destroy after a round of group 0 alone",
+        "sotto_trainer_destroy after a round of group 0 alone",
     };
     struct lab lab = lab_new();
     struct sotto_problem p = problem_of(&lab, false);
