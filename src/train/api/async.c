@@ -11,7 +11,7 @@ static enum sotto_status begin_training(struct sotto_trainer *t)
     if (g->trains)
         return SOTTO_OK;
     if (g->met)
-        TRY(training_part(&t->training));
+        TRY(training_end_meeting(&t->training));
     else
         training_set_origin(&t->training);
     g->met = false;
@@ -24,7 +24,7 @@ static enum sotto_status meet_groups(struct sotto_trainer *t)
     struct api_groups *g = &t->groups;
     g->trains = false;
     TRY(training_settle(&t->training));
-    TRY(training_meet(&t->training));
+    TRY(training_begin_meeting(&t->training));
     g->met = true;
     g->over = t->training.round.stop;
     return comm_barrier(t->training.worker->world); /* the last pushes are known */

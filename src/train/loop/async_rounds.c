@@ -172,7 +172,7 @@ static enum sotto_status hold_meeting(struct async_loop *a, bool stop)
     double slowest = 0;
     if (t->mesh.r > 0 && t->mesh.s == 0) /* before the pause */
         TRY(mailbox_send(a->evaluations, &(struct group_evaluation){.mark = true}));
-    TRY(training_meet(t));
+    TRY(training_begin_meeting(t));
     report_pushes(a);
     TRY(report_evaluations(a, true));
     if (stop) {
@@ -181,7 +181,7 @@ static enum sotto_status hold_meeting(struct async_loop *a, bool stop)
     }
     TRY(snapshots_take(l->w->snapshots, t->step));
     l->saved = t->step;
-    TRY(training_part(t));
+    TRY(training_end_meeting(t));
     pace_skip(&l->pace, clock_now(&clock_real) - begin);
     return SOTTO_OK;
 }

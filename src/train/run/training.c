@@ -157,17 +157,28 @@ static bool passes_eval_time(struct training *t)
     return passes;
 }
 
+/* Begin and end seconds of training, unless these run from pause to pause. */
+static void begin_seconds(struct training *t)
+{
+    if (!t->setup.counts_between)
+        meter_start(&t->meter);
+}
+
+static void end_seconds(struct training *t)
+{
+    if (!t->setup.counts_between)
+        meter_stop(&t->meter);
+}
+
 enum sotto_status training_round(struct training *t, const struct training_wish *wish)
 {
     const struct async *async = t->strategy->async;
     const int64_t at = async ? async_next_step(async, t->step) : t->step;
     make_plan(t, wish, at);
     t->round = (struct round){0};
-    if (!t->setup.counts_between)
-        meter_start(&t->meter);
+    begin_seconds(t);
     TRY(call_round(t, at));
-    if (!t->setup.counts_between)
-        meter_stop(&t->meter);
+    end_seconds(t);
     if (t->round.abandoned)
         return SOTTO_OK;
     count_round(t);
@@ -183,11 +194,9 @@ enum sotto_status training_settle(struct training *t)
 {
     if (!t->strategy->ops->settle)
         return SOTTO_OK;
-    if (!t->setup.counts_between)
-        meter_start(&t->meter);
+    begin_seconds(t);
     const enum sotto_status st = t->strategy->ops->settle(t->strategy);
-    if (!t->setup.counts_between)
-        meter_stop(&t->meter);
+    end_seconds(t);
     return st;
 }
 
@@ -229,13 +238,13 @@ void training_set_origin(struct training *t)
     t->origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
 }
 
-enum sotto_status training_meet(struct training *t)
+enum sotto_status training_begin_meeting(struct training *t)
 {
     training_pause(t);
     return async_wait_idle(t->strategy->async);
 }
 
-enum sotto_status training_part(struct training *t)
+enum sotto_status training_end_meeting(struct training *t)
 {
     TRY(comm_barrier(t->worker->world)); /* the server trains as soon as one group does */
     return training_continue(t);

@@ -129,8 +129,8 @@ void training_set_origin(struct training *t);
 
 /* Begin and end a meeting of asynchronous groups: a pause in which no message of the server is in
  * flight. */
-enum sotto_status training_meet(struct training *t);
-enum sotto_status training_part(struct training *t);
+enum sotto_status training_begin_meeting(struct training *t);
+enum sotto_status training_end_meeting(struct training *t);
 
 /* Adds the counts of all groups to the sums. */
 enum sotto_status training_sum_counts(struct training *t);
