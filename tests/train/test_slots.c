@@ -671,7 +671,24 @@ static void too_few(void **state)
         SOTTO_EINVAL, "together has 3 micro-batches in flight at once, the oracle holds 2");
 }
 
-/* A micro-batch's seconds include ops that are still in progress when their calls return. */
+/* Returns the share of a micro-batch's real time that its oracle has counted. */
+static double counted_share(struct seat *s, const struct worker *w)
+{
+    struct oracle *o = &s->oracle.base;
+    struct oracle_result r;
+    assert_ok(oracle_begin(o, 0, 0, 0, false));
+    assert_ok(device_check(&s->dev));
+    const double before = o->seconds, begin = clock_now(w->clock);
+    for (int k = 0; k < STAGES; k++)
+        assert_ok(oracle_forward(o, 0, k, s->theta_at[0]));
+    for (int k = STAGES - 1; k >= 0; k--)
+        assert_ok(oracle_backward(o, 0, k, s->theta_at[0], s->grad_at[0]));
+    assert_ok(oracle_result(o, 0, NULL, &r));
+    return (o->seconds - before) / (clock_now(w->clock) - begin);
+}
+
+/* A micro-batch's seconds include ops that are still in progress when their calls return. Other
+ * processes may delay one micro-batch between its calls, but not all of them. */
 static void seconds_of_what_is_late(void **state)
 {
     (void)state;
@@ -679,21 +696,14 @@ static void seconds_of_what_is_late(void **state)
     struct worker w;
     struct model model;
     struct seat s;
-    struct oracle_result r;
+    double share = 0;
     assert_int_equal(setenv("SOTTO_APART_DELAY", "1000", 1), 0);
     assert_ok(worker_alone(&w));
     tiny_model(&model, 0, STAGES, 8);
     open_seat(&s, &model, loader, &w, 1, false);
-    struct oracle *o = &s.oracle.base;
-    assert_ok(oracle_begin(o, 0, 0, 0, false));
-    assert_ok(device_check(&s.dev));
-    const double begin = clock_now(w.clock);
-    for (int k = 0; k < STAGES; k++)
-        assert_ok(oracle_forward(o, 0, k, s.theta_at[0]));
-    for (int k = STAGES - 1; k >= 0; k--)
-        assert_ok(oracle_backward(o, 0, k, s.theta_at[0], s.grad_at[0]));
-    assert_ok(oracle_result(o, 0, NULL, &r));
-    assert_true(o->seconds > (clock_now(w.clock) - begin) / 4);
+    for (int try = 0; try < 20 && share <= 0.25; try++)
+        share = counted_share(&s, &w);
+    assert_true(share > 0.25);
     close_seat(&s);
     model_free(&model);
     loader_close(loader);
