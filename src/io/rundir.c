@@ -307,8 +307,13 @@ static enum sotto_status put_in_place(const char *partial, const char *complete)
          * not. */
         char aside[FILE_PATH_ROOM + 8];
         snprintf(aside, sizeof aside, "%s-old", partial);
-        if (rename(complete, aside) == 0 && rename(partial, complete) == 0)
-            return SOTTO_OK;
+        if (rename(complete, aside) == 0) {
+            if (rename(partial, complete) == 0)
+                return SOTTO_OK;
+            const int cause = errno;
+            (void)rename(aside, complete); /* the older checkpoint of this step stays */
+            errno = cause;
+        }
     }
     return fail_errno(SOTTO_EIO, "cannot rename %s to %s", partial, complete);
 }

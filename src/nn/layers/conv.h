@@ -47,8 +47,8 @@ struct conv_kept {
 
 struct conv_kept conv_carve(const struct conv_part *p, struct extent e, struct room *room);
 
-/* Computes y = norm(conv(x)) + residual, then relu; residual (optional). `one`: room for a number.
- */
+/* Computes y = norm(conv(x)) + residual, then relu; residual (optional). `one` (1): scratch for the
+ * number 1, which is added to the count of seen batches. */
 void conv_part_forward(const struct conv_part *p, struct pass *pass, const struct view *theta,
                        const struct conv_kept *k, struct view y, struct view x,
                        struct view residual, bool relu, struct view one);

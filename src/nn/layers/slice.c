@@ -59,9 +59,9 @@ static size_t slice_saved(const struct layer *layer, struct extent e)
 
 struct slice_scratch {
     struct view a[RESIDUAL_PARTS]; /* outputs of all parts but the last */
-    struct view one;
-    struct view y;    /* (backward) output of the slice, if forward's is not kept */
-    struct view d[2]; /* (backward) gradients between the parts, in turn */
+    struct view one;               /* (1) fp32 scratch of conv_part_forward */
+    struct view y;                 /* (backward) output of the slice, if forward's is not kept */
+    struct view d[2];              /* (backward) gradients between the parts, in turn */
 };
 
 static struct slice_scratch slice_carve_scratch(const struct slice_layer *l, struct extent e,
@@ -142,6 +142,7 @@ static void slice_forward(const struct layer *layer, struct pass *pass, const st
         pass->dev->ops->copy(pass->dev, out.rest, l->from ? in.rest : flow.x, rest_count(l, e));
 }
 
+/* Computes the outputs of the blocks' parts again, for backward. Returns the slice's output. */
 static struct view slice_again(const struct slice_layer *l, struct pass *pass,
                                const struct view *theta, const struct slice_saved *k,
                                const struct slice_scratch *w, struct layer_flow flow,

@@ -52,7 +52,7 @@ struct shard {
     struct buffer g;                    /* the round's gradient */
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member */
     struct stage_job *job;              /* (n_stage) */
-    struct vector_pair *own_g;          /* (n_stage) scratch of shard_own_g */
+    struct vector_pair *own_g;          /* (own.n + n_stage) scratch of shard_own_g */
     struct buffer wire;                 /* gradients as sent: shard_wire_open */
     struct buffer whole;                /* real parameters of shard_gather, until the next round */
     struct view *whole_stage;           /* (n_stage) of `whole` */

@@ -26,8 +26,10 @@ static void fetch_c(const struct gemm_part *p)
 struct result_spot {
     const struct gemm_plan *plan;
     int block, j;
-    atomic_int *added, *left; /* left (abreast): slice, counted from 1, with stored sums */
-    float *sums;              /* (abreast)                                               */
+    /* Slices that threads compute in parallel: plan->abreast. `left`: the slice, counted from 1, of
+     * stored sums; 0: none. */
+    atomic_int *added, *left; /* left (abreast) */
+    float *sums;              /* (abreast)      */
 };
 
 static struct result_spot result_spot_of(const struct gemm_plan *plan, int block, int j)
