@@ -78,7 +78,8 @@ static const struct loader_ops images_ops = {.fill = fill,
 static struct loader *open_images(const struct model *model, uint64_t first)
 {
     struct images *images = calloc(1, sizeof *images);
-    *images = (struct images){.base = {.ops = &images_ops, .sample = model->sample}, .first = first};
+    *images =
+        (struct images){.base = {.ops = &images_ops, .sample = model->sample}, .first = first};
     return &images->base;
 }
 
