@@ -1,5 +1,6 @@
 /* A method is one file and one line: the file ends with a struct method, which describes the method
- * to the rest of the program, and methods.c names it. docs/adding-a-method.md shows an example.
+ * to the rest of the program, and methods.c names it. docs/internals/adding-a-method.md shows an
+ * example.
  *
  *     struct toy_config { double gain; };
  *     static const struct option options[] = {

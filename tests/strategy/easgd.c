@@ -1,4 +1,5 @@
-/* A method with memory of its own whose groups never agree, for docs/adding-a-method.md. EASGD
+/* A method with memory of its own whose groups never agree, for docs/internals/adding-a-method.md.
+ * EASGD
  * (Zhang, Choromanska and LeCun 2015): every tau steps N groups x_i and a centre z pull at each
  * other. */
 #include "strategy/method.h"

@@ -1,6 +1,6 @@
-/* What the test of a method with memory of its own looks like (docs/adding-a-method.md): easgd.c
- * against its formula in every mesh and sharding, and where it is another method. Saving it in the
- * middle, and other divisions of the vector, are a row of test_owned.c. */
+/* What the test of a method with memory of its own looks like (docs/internals/adding-a-method.md):
+ * easgd.c against its formula in every mesh and sharding, and where it is another method. Saving it
+ * in the middle, and other divisions of the vector, are a row of test_owned.c. */
 #include "strategy/replicate/replicate_lab.h"
 
 enum { TAU = 3 };

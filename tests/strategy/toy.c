@@ -1,4 +1,5 @@
-/* The method of docs/adding-a-method.md: groups are in step, since it sums the gradient itself. */
+/* The method of docs/internals/adding-a-method.md: groups are in step,
+ * since the method sums the gradient itself. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 
@@ -34,7 +35,7 @@ extern const struct method method_toy;
 const struct method method_toy = {
     .name = "toy",
     .axis = METHOD_REPLICATE,
-    .about = "averages the gradient between the groups in every step, behind backward",
+    .about = "averages the gradient between the groups in every step, after backward",
     METHOD_OPTIONS(struct toy_config, options),
     .resolve = resolve,
     .replicate = &ops,
