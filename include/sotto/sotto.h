@@ -1,4 +1,4 @@
-/* sotto: training neural networks over quiet networks. This is the public contract.
+/* sotto: training neural networks over slow networks. This is the public contract.
  *
  * A function that can fail returns an enum sotto_status; a message with the cause is kept per
  * thread and read with sotto_error(). The library never exits and never prints. */
@@ -15,6 +15,7 @@ extern "C" {
 #define SOTTO_API
 #endif
 
+/* The result of a call. */
 enum sotto_status {
     SOTTO_OK = 0,
     SOTTO_EINVAL,   /* a wrong argument, option or combination               */

@@ -137,11 +137,17 @@ SOTTO_API enum sotto_status sotto_fail(enum sotto_status status, const char *for
  * after the method is chosen. */
 struct sotto_options;
 
+/* Creates options with all values at their defaults. */
 SOTTO_API enum sotto_status sotto_options_create(struct sotto_options **out);
+
+/* Creates options with the values of `from`. */
 SOTTO_API enum sotto_status sotto_options_copy(struct sotto_options **out,
                                                const struct sotto_options *from);
-SOTTO_API void sotto_options_destroy(struct sotto_options *options); /* NULL is allowed */
 
+/* Destroys options; NULL is allowed. */
+SOTTO_API void sotto_options_destroy(struct sotto_options *options);
+
+/* Sets a key to a value as typed on a command line: "lr", "1e-3". */
 SOTTO_API enum sotto_status sotto_options_set(struct sotto_options *options, const char *key,
                                               const char *value);
 
@@ -191,6 +197,7 @@ struct sotto_push {
     double time;          /* training time when the push was applied, by rank 0's clock */
 };
 
+/* What a worker knows after a round. */
 struct sotto_round {
     size_t struct_size;
     int64_t step, steps; /* rounds done; rounds of the run          */
@@ -225,10 +232,14 @@ enum sotto_memory {
     SOTTO_MEMORY_CATEGORIES,
     SOTTO_MEMORY_ROOM = 16 /* length of arrays by category, with spare */
 };
+
+/* Returns the name of a category, as in report.json: "optimizer". */
 SOTTO_API const char *sotto_memory_name(enum sotto_memory category);
 
+/* Characters of a cluster's description, including the terminator. */
 enum { SOTTO_CLUSTER_ROOM = 320 };
 
+/* The result of sotto_train. */
 struct sotto_result {
     size_t struct_size;
     int64_t step;           /* rounds done                                             */
@@ -239,6 +250,7 @@ struct sotto_result {
     char cluster[SOTTO_CLUSTER_ROOM]; /* "4 nodes x 2 workers; inside 10GB/s,5us; ..." */
 };
 
+/* The arguments of sotto_train. Members left 0 are absent. */
 struct sotto_training {
     size_t struct_size;
     const struct sotto_problem *problem;
@@ -267,6 +279,15 @@ struct sotto_training {
 SOTTO_API enum sotto_status sotto_train(const struct sotto_training *training,
                                         struct sotto_result *result);
 
+/* A worker of sotto_run, valid during the job. */
+struct sotto_worker;
+
+/* A method at work on one worker. */
+struct sotto_trainer;
+
+/* The body of a worker. The first failure ends all workers and is returned by sotto_run. */
+typedef enum sotto_status sotto_job(struct sotto_worker *worker, void *arg);
+
 /* Training in a loop of your own.
  *
  * sotto_run calls `job` once for every worker; the job creates a trainer and runs rounds until a
@@ -276,17 +297,17 @@ SOTTO_API enum sotto_status sotto_train(const struct sotto_training *training,
  * Workers of asynchronous groups do not make the same calls, since a fast group makes more rounds:
  * each worker runs rounds until a round is `over`. Functions that all workers call together are
  * called before the first round, and after rounds in which all workers meet (round.meet). */
-struct sotto_worker;
-struct sotto_trainer;
-
-typedef enum sotto_status sotto_job(struct sotto_worker *worker, void *arg);
 SOTTO_API enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
                                       void *arg);
 
+/* Returns the worker's rank, from 0. */
 SOTTO_API int sotto_worker_rank(const struct sotto_worker *worker);
+
+/* Returns the number of workers. */
 SOTTO_API int sotto_worker_size(const struct sotto_worker *worker);
-SOTTO_API double sotto_worker_seconds(const struct sotto_worker *worker); /* by the worker's
-                                                                             clock */
+
+/* Returns the time of the worker's clock in seconds; the clock may be virtual. */
+SOTTO_API double sotto_worker_seconds(const struct sotto_worker *worker);
 
 /* Sums `count` numbers over all workers, in the order of ranks; called by all workers. */
 SOTTO_API enum sotto_status sotto_worker_sum(struct sotto_worker *worker, double *numbers,
@@ -348,14 +369,24 @@ SOTTO_API size_t sotto_trainer_memory(const struct sotto_trainer *trainer,
 /* This program's rank among the programs that mpirun or srun started; rank 0 of 1 otherwise. MPI
  * starts once in a process: a program that trains several times keeps this open meanwhile. */
 struct sotto_mpi;
+
+/* Starts MPI, or counts another use if MPI runs. */
 SOTTO_API enum sotto_status sotto_mpi_open(struct sotto_mpi **out);
-SOTTO_API void sotto_mpi_close(struct sotto_mpi *mpi); /* NULL is allowed */
+
+/* Ends a use of MPI; NULL is allowed. */
+SOTTO_API void sotto_mpi_close(struct sotto_mpi *mpi);
+
+/* Returns this program's rank, from 0. */
 SOTTO_API int sotto_mpi_rank(const struct sotto_mpi *mpi);
+
+/* Returns the number of programs. */
 SOTTO_API int sotto_mpi_size(const struct sotto_mpi *mpi);
 
-/* Sets the sink of warnings: a line at a time, from any thread; without a sink warnings are
- * dropped. */
+/* Receives a warning: a line without its end, from any thread. */
 typedef void sotto_log_sink(const char *line, void *arg);
+
+/* Sets the sink of warnings, and the argument that the sink receives. Without a sink (NULL)
+ * warnings are dropped. */
 SOTTO_API void sotto_log(sotto_log_sink *sink, void *arg);
 
 #ifdef __cplusplus

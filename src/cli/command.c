@@ -17,7 +17,7 @@ int command_sections(const struct command *c, void *config, struct option_sectio
 static void print_overview(const struct command *const *all, FILE *out)
 {
     fprintf(out,
-            "sotto %s: trains neural networks over quiet networks\n\nusage: sotto COMMAND ...\n\n",
+            "sotto %s: trains neural networks over slow networks\n\nusage: sotto COMMAND ...\n\n",
             sotto_version());
     for (int i = 0; all[i]; i++)
         fprintf(out, "  %-10s %s\n", all[i]->name, all[i]->summary);

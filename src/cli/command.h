@@ -57,6 +57,8 @@ enum { CLI_SECTIONS = 48 };
 extern const struct command command_train, command_eval, command_sample, command_tokenize,
     command_info, command_compare, command_man, command_completion;
 
+extern const struct command *const command_list[]; /* ends with NULL */
+
 /* Runs the command that argv[0] names, of the table `all`, which ends with NULL. `program`: the
  * started name, for printed commands. */
 enum sotto_status command_run(const struct command *const *all, const char *program, int argc,

@@ -4,7 +4,7 @@
 
 #include <sotto/sotto.h>
 
-static const struct command *const commands[] = {
+const struct command *const command_list[] = {
     &command_train,  &command_compare,    &command_eval,
     &command_sample, &command_tokenize,   &command_info,
     &command_man,    &command_completion, NULL,
@@ -13,10 +13,10 @@ static const struct command *const commands[] = {
 enum sotto_status command_main(int argc, const char *const *argv)
 {
     const char *program = argc > 0 && *argv[0] ? argv[0] : "sotto";
-    return command_run(commands, program, argc > 0 ? argc - 1 : 0, argv + (argc > 0));
+    return command_run(command_list, program, argc > 0 ? argc - 1 : 0, argv + (argc > 0));
 }
 
 enum sotto_status sotto_command(int argc, const char *const *argv)
 {
-    return command_run(commands, "sotto", argc, argv);
+    return command_run(command_list, "sotto", argc, argv);
 }

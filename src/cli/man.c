@@ -111,7 +111,7 @@ static enum sotto_status print_page(const struct command *const *all, void *conf
     if (n_words > 0)
         return fail(SOTTO_EINVAL, "man prints the manual page and takes no '%s'", words[0]);
     printf(".TH SOTTO 1 \"\" \"sotto %s\" \"User Commands\"\n.SH NAME\nsotto \\- trains neural "
-           "networks over quiet networks\n.SH SYNOPSIS\n",
+           "networks over slow networks\n.SH SYNOPSIS\n",
            sotto_version());
     for (int i = 0; all[i]; i++) {
         printf("%s", i ? ".br\n" : "");

@@ -65,8 +65,11 @@ enum { OF_KIND = 5, RULES = sizeof only / sizeof *only }; /* rules of `kind` are
 
 struct option_section optim_section(struct optim_config *c)
 {
-    return (struct option_section)OPTION_SECTION(
-        "optim", "optimizer, learning rate and its schedule, clipping", options, c);
+    struct option_section section =
+        OPTION_SECTION("optim", "optimizer, learning rate and its schedule, clipping", options, c);
+    section.only = only;
+    section.n_only = RULES;
+    return section;
 }
 
 void optim_defaults(struct optim_config *c)

@@ -46,8 +46,11 @@ enum { RULES = sizeof only / sizeof *only };
 
 static struct option_section shared_section(struct strategy_config *c)
 {
-    return (struct option_section)OPTION_SECTION(
-        "strategy", "the training method: by name, or part by part", options, c);
+    struct option_section section =
+        OPTION_SECTION("strategy", "the training method: by name, or part by part", options, c);
+    section.only = only;
+    section.n_only = RULES;
+    return section;
 }
 
 /* The two methods of a configuration; NULL for unknown names. */
@@ -103,7 +106,9 @@ static struct option_section method_section(struct strategy_config *c, const str
                                    .count = m->n_options,
                                    .config = method_config(c, m),
                                    .used = section_used,
-                                   .of = c};
+                                   .of = c,
+                                   .only = m->only,
+                                   .n_only = m->n_only};
 }
 
 void strategy_sections(struct strategy_config *c, struct option_section out[STRATEGY_SECTIONS])

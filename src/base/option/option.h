@@ -34,6 +34,8 @@ enum option_type {
     OPTION_TYPE_ENUM, /* int, index into `names`   */
 };
 
+struct option_only; /* only.h */
+
 struct option {
     const char *key;
     enum option_type type;
@@ -91,6 +93,8 @@ struct option_section {
      * keys work without the section's name and are dumped. NULL: always true. */
     bool (*used)(const void *of, const char *name);
     const void *of;
+    const struct option_only *only; /* (optional) keys that need a value of another key */
+    int n_only;
 };
 
 /* A section that is always in use; OPTION_SECTION_OF takes a table from another file. */
