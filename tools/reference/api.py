@@ -82,7 +82,7 @@ def linked(text, names, own=()):
             code = []
         parts = re.split(r"(`[^`]*`)", line)
         for i in range(0, len(parts), 2):
-            parts[i] = re.sub(r"([*<>])", r"\\\1", parts[i])
+            parts[i] = re.sub(r"([][*<>])", r"\\\1", parts[i])
             parts[i] = re.sub(r"\bsotto_\w+\b", lambda m: link(m.group(0), names, own), parts[i])
         out.append("".join(parts))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip("\n")
