@@ -80,7 +80,7 @@ def linked(text, names, own=()):
         if code:
             out += ["", "```c"] + "\n".join(code).strip("\n").split("\n") + ["```", ""]
             code = []
-        parts = re.split(r"(`[^`]*`)", line)
+        parts = re.split(r"(`[^`]*`)", re.sub(r"(?<!\w)(\[[a-z]+\])", r"`\1`", line))
         for i in range(0, len(parts), 2):
             parts[i] = re.sub(r"([][*<>])", r"\\\1", parts[i])
             parts[i] = re.sub(r"\bsotto_\w+\b", lambda m: link(m.group(0), names, own), parts[i])
