@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from urllib.parse import unquote
+from xml.etree.ElementTree import Element
 
 import pygments
 import pygments.formatters
@@ -89,6 +90,16 @@ class Links(Treeprocessor):
                 continue
             found = place(target)
             element.set(key, posixpath.relpath(found, posixpath.dirname(here) or ".") + mark + anchor)
+        for code in root.iter("code"):
+            if len(code.text or "") <= 30:
+                code.set("class", "short")  # stays on one line
+        for parent in root.iter():
+            for at, child in enumerate(parent):
+                if child.tag == "img" and parent.tag != "a":  # a figure is a link to itself, for small screens
+                    figure = Element("a", {"class": "figure", "href": child.get("src")})
+                    figure.tail, child.tail = child.tail, None
+                    figure.append(child)
+                    parent[at] = figure
 
 
 class LinksExtension(Extension):
@@ -210,10 +221,17 @@ def check_site(folder):
 
 
 def on_post_build(config):
-    """The index of the search as a script, for file://."""
+    """The index of the search with tags, and as a script for file://."""
     folder = os.path.join(config["site_dir"], "search")
     with open(os.path.join(folder, "search_index.json"), encoding="utf-8") as file:
-        index = json.dumps(json.load(file))
+        index = json.load(file)
+    for entry in index["docs"]:
+        method = re.fullmatch(r"methods/(?!index)(\w+)\.html", entry["location"])
+        if method:  # a method's page is the first that its name finds
+            entry["tags"] = [method.group(1)]
+    index = json.dumps(index)
+    with open(os.path.join(folder, "search_index.json"), "w", encoding="utf-8") as file:
+        file.write(index)
     with open(os.path.join(folder, "search_index.js"), "w", encoding="utf-8") as file:
         file.write(f"search_index_ready({index});\n")
     check_site(config["site_dir"])

@@ -1,5 +1,8 @@
-// Search in pages that are read from file://, where browsers allow neither fetch nor workers: the index is a script of its own,
+// What is typed, and search in pages that are read from file://, where browsers allow neither fetch nor workers: the index is a script of its own,
 // and the worker's script runs in a hidden frame.
+__search.transform = function (query) { // words only: `--steps=20` is no syntax of the search
+    return query.replace(/[^\p{L}\p{N}_]+/gu, " ").trim();
+};
 if (location.protocol === "file:") {
     __search.index = new Promise(function (resolve) {
         window.search_index_ready = resolve;
