@@ -234,6 +234,19 @@ enum sotto_status model_config_check(const struct model_config *c)
     return arch->check ? arch->check(c) : SOTTO_OK;
 }
 
+static enum sotto_status unknown_model_type(const char *type)
+{
+    char names[256] = "";
+    size_t used = 0;
+    for (int a = ARCH_UNSET + 1; a < ARCH_COUNT && used < sizeof names; a++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                 a == ARCH_UNSET + 1  ? ""
+                                 : a + 1 < ARCH_COUNT ? ", "
+                                                      : " or ",
+                                 arch_names[a]);
+    return fail(SOTTO_EFORMAT, "model_type '%s' is not supported: want %s", type, names);
+}
+
 enum sotto_status model_config_from_json(struct model_config *c, const json_t *json)
 {
     *c = (struct model_config){0};
@@ -251,10 +264,7 @@ enum sotto_status model_config_from_json(struct model_config *c, const json_t *j
         TRY(model_config_resolve(c));
         return model_config_is_open(c) && !archs[a]->text ? SOTTO_OK : model_config_check(c);
     }
-    return fail(
-        SOTTO_EFORMAT,
-        "model_type '%s' is not supported: want gpt2, gpt_neo, llama, olmo2, resnet, vit or mlp",
-        type);
+    return unknown_model_type(type);
 }
 
 enum sotto_status model_config_to_json(const struct model_config *c, json_t **json)

@@ -1,7 +1,6 @@
 /* A method with memory of its own whose groups never agree, for docs/internals/adding-a-method.md.
- * EASGD
- * (Zhang, Choromanska and LeCun 2015): every tau steps N groups x_i and a centre z pull at each
- * other. */
+ * EASGD (Zhang, Choromanska and LeCun 2015): every tau steps N groups x_i and a centre z pull at
+ * each other. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 #include "tensor/ops.h"
