@@ -1,7 +1,6 @@
 /* The backend of docs/internals/adding-a-backend.md: the suite of all backends, and a failing$
  * rank. */
 #include "base/scratch.h"
-#include "base/share.h"
 #include "comm/any.h"
 #include "comm/mail.h"
 
