@@ -93,6 +93,10 @@ class Links(Treeprocessor):
         for code in root.iter("code"):
             if len(code.text or "") <= 30:
                 code.set("class", "short")  # stays on one line
+        for cell in root.iter("td"):
+            length = len("".join(cell.itertext()))
+            if length <= 18 or length > 40:
+                cell.set("class", "short" if length <= 18 else "long")
         for parent in root.iter():
             for at, child in enumerate(parent):
                 if child.tag == "img" and parent.tag != "a":  # a figure is a link to itself, for small screens
