@@ -37,6 +37,11 @@ unset OMPI_MCA_odls_base_sigkill_timeout
 # Ranks that were told different things: named at the first exchange.
 differ "the configuration differs: rank 2 has 'lr = 0.5', rank 0 has 'lr = 0.001'" --optim.lr=0.5
 differ "the configuration differs: rank 2 has 'preset = fsdp', rank 0 has 'preset = '" --strategy.preset=fsdp
+version=$("$sotto" --version | sed 's/sotto //')
+other=$(sed 's/[0-9]/9/g' <<<"$version") # as long, so that only these bytes of the program differ
+LC_ALL=C sed "s/${version//./\\.}/$other/g" "$sotto" >newer && chmod +x newer
+ends_with "the configuration differs: rank 1 has 'version = $other', rank 0 has 'version = $version'" \
+    "${mpirun[@]}" -n 1 "${train[@]}" --out=differ : -n 1 ./newer "${train[@]:1}" --out=differ
 
 # A loss that is no number, on all ranks: one of them says it.
 said_once() {

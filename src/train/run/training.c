@@ -1,18 +1,27 @@
 #include "train/run/training.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/config/diverged.h"
 
 enum sotto_status training_agree(struct comm *world, const char *what,
                                  const struct option_section *sections, int n)
 {
-    char *text = option_dump(sections, n);
-    if (!text)
-        return fail(SOTTO_ENOMEM, "no memory for %s", what);
-    enum sotto_status st = comm_agree(world, what, text);
+    char *options = option_dump(sections, n);
+    const size_t room = options ? strlen(options) + 64 : 0;
+    char *text = options ? malloc(room) : NULL;
+    enum sotto_status st = SOTTO_OK;
+    if (text)
+        snprintf(text, room, "version = %.40s\n%s", sotto_version(), options);
+    else
+        st = fail(SOTTO_ENOMEM, "no memory for %s", what);
+    if (st == SOTTO_OK)
+        st = comm_agree(world, what, text);
     free(text);
+    free(options);
     return st;
 }
 

@@ -71,7 +71,8 @@ struct training {
 enum sotto_status training_open(struct training *t, const struct training_setup *setup);
 void training_close(struct training *t);
 
-/* Fails unless all processes have the same options; `what` names the options in the message. */
+/* Fails unless all processes have the same version of sotto and the same options; `what` names the
+ * options in the message. */
 enum sotto_status training_agree(struct comm *world, const char *what,
                                  const struct option_section *sections, int n);
 
