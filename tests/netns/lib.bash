@@ -1,6 +1,6 @@
 # Sourced with the sotto command as $1: $hosts (2) network namespaces at a switch, the adapters limited to $rate (100mbit; a
-# word for each host, the last for all that follow), a scratch folder to stand in, and in `across` what runs a command under
-# Open MPI with $each (1) ranks in each. Exits 77 where that is not permitted.
+# word for each host, the last for all that follow; host i has the address $subnet.(i+1)), a scratch folder to stand in, and in
+# `across` what runs a command under Open MPI with $each (1) ranks in each. Exits 77 where that is not permitted.
 . "$(dirname "${BASH_SOURCE[0]}")/../cli/lib.bash"
 
 skip() {
@@ -20,7 +20,7 @@ done
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} # MPI libraries keep what they allocate
 
 net=sotto$$
-hosts=${hosts:-2} each=${each:-1} at=
+hosts=${hosts:-2} each=${each:-1} subnet=${subnet:-10.231.7} at=
 read -r -a rates <<<"${rate:-100mbit}"
 names=(switch $(seq 0 $((hosts - 1))))
 clean_up() {
@@ -57,7 +57,7 @@ shape() { # shape NAME DEVICE RATE
     for i in $(seq 0 $queues); do
         $tc class add dev $2 parent 1:1 classid 1:2$i htb rate $((9 * tenth / (queues + 1)))kbit ceil $3 prio 1 $way &&
             $tc qdisc add dev $2 parent 1:2$i bfifo limit $((tenth * 125)) || return
-        [ $i -eq 0 ] || $tc filter add dev $2 parent 1: protocol ip prio 2 u32 match ip src 10.231.7.$((i + 1)) flowid 1:2$i || return
+        [ $i -eq 0 ] || $tc filter add dev $2 parent 1: protocol ip prio 2 u32 match ip src $subnet.$((i + 1)) flowid 1:2$i || return
     done
 }
 for i in "${names[@]}"; do
@@ -71,10 +71,10 @@ ip -n $net-switch link add br0 type bridge 2>why && ip -n $net-switch link set b
 for i in "${names[@]:1}"; do
     ip -n $net-$i link add eth0 type veth peer name port$i netns $net-switch 2>why || skip "no veth: $(cat why)"
     ip -n $net-switch link set port$i master br0 && ip -n $net-switch link set port$i up || die "port of node $i"
-    ip -n $net-$i address add 10.231.7.$((i + 1))/24 dev eth0 && ip -n $net-$i link set eth0 up || die "address of node $i"
+    ip -n $net-$i address add $subnet.$((i + 1))/24 dev eth0 && ip -n $net-$i link set eth0 up || die "address of node $i"
     r=${rates[i < ${#rates[@]} ? i : -1]}
     shape $i eth0 $r 2>why && shape switch port$i $r 2>why || skip "no tc htb with u32: $(cat why)"
-    at+=${at:+,}10.231.7.$((i + 1)):$each
+    at+=${at:+,}$subnet.$((i + 1)):$each
 done
 cat >on_node <<'EOF'
 #!/bin/sh
