@@ -187,9 +187,8 @@ void write_method(const struct owned_section *sections, int n, const char *name,
     const struct method *both[] = {p ? p->shard : method_of(name), p ? p->replicate : NULL};
     bool found = false;
     if (p)
-        fprintf(out,
-                "`%s` is a name for the pair `strategy.shard = %s`, `strategy.replicate = %s`.\n",
-                name, p->shard->name, p->replicate->name);
+        fprintf(out, "`%s` is short for `strategy.shard = %s`, `strategy.replicate = %s`.\n", name,
+                p->shard->name, p->replicate->name);
     for (int i = 0; i < 2; i++) {
         char *text = NULL;
         size_t size;
