@@ -1,5 +1,5 @@
 /* Training with a gradient of your own: every method of the library over threads, MPI ranks or
- * workers in virtual time. docs/embedding.md is a tutorial, examples/quadratic.c a complete
+ * workers in virtual time. docs/library/embedding.md is a tutorial, examples/quadratic.c a complete
  * program.
  *
  *     struct sotto_tensor tensors[] = {{"w", {3, 4}, 0}, {"b", {4}, 0}};

@@ -77,11 +77,11 @@ diff <(awk '$1 == "async-delayed"' all.tsv | cut -f2-) <(awk '$1 == "async-diloc
     die "async-diloco differs from what it was among all methods"
 fails_with "'seed=3': want seeds=N, tsv=FILE or --key=value" ./mixture seed=3
 
-# The programs of docs/embedding.md are whole: they build, run and learn, and the page names all that the header declares.
-page=$(dirname "$self")/../../docs/embedding.md
+# The programs of docs/library/embedding.md are whole: they build, run and learn, and the page names all that the header declares.
+page=$(dirname "$self")/../../docs/library/embedding.md
 for name in fit loop; do
     awk -v first="/\\* $name.c \\*/" '/^```/ {on = 0} on || $0 ~ first {on = 1; print}' "$page" >$name.c
-    cc -std=c11 -Wall -Wextra -Werror $name.c -o $name $(pkg-config --cflags --libs sotto) -lm || die "$name.c of docs/embedding.md"
+    cc -std=c11 -Wall -Wextra -Werror $name.c -o $name $(pkg-config --cflags --libs sotto) -lm || die "$name.c of docs/library/embedding.md"
 done
 for arguments in --workers=1 "--workers=4 --strategy=zero1" "--workers=3 --strategy=co2 --tau=4 --time=virtual --worker.step=20ms"; do
     succeeds ./fit $arguments
@@ -100,11 +100,11 @@ done
 for name in $(sed -n 's/^SOTTO_API.*\b\(sotto_[a-z_]*\)(.*/\1/p' usr/include/sotto/*.h); do
     short=$(echo "$name" | sed -E 's/^sotto_(options|trainer|worker|mpi)//')
     grep -qE "$name|\`$short\b" "$page" ||
-        die "docs/embedding.md does not mention $name"
+        die "docs/library/embedding.md does not mention $name"
 done
 for name in $(cc -fpreprocessed -dD -E -P usr/include/sotto/train.h | awk '/^struct sotto_[a-z]+ \{/, /^\};/' |
     grep -oE '\(\*[a-z_]+\)|[a-z_]+(\[[^]]*\])?[;,]' | grep -oE '^\(?\*?[a-z_]+' | tr -d '(*' | sort -u); do
-    grep -qw "$name" "$page" || die "docs/embedding.md does not mention the member $name"
+    grep -qw "$name" "$page" || die "docs/library/embedding.md does not mention the member $name"
 done
 
 # Killed in the middle it goes on from its checkpoint to the same bits.
