@@ -8,13 +8,14 @@ import re
 import subprocess
 import sys
 from urllib.parse import unquote
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 import pygments
 import pygments.formatters
 import pygments.lexers
 from markdown.extensions import Extension
 from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
 from mkdocs.structure.files import File
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -23,6 +24,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 import console_blocks  # noqa: E402
 
 THEMES = ["/usr/share/mkdocs/themes/material"]
+PATH = re.compile(r"(src|tests|tools|include|examples|experiments|bench)/[\w./-]+")
 LOG = logging.getLogger("mkdocs.site")
 
 page_file = files_now = config_now = None
@@ -74,7 +76,7 @@ def place(path):
 
 
 class Links(Treeprocessor):
-    """Links to files of the tree become links to their pages here."""
+    """Links to files of the tree become links to their pages here, and so do names of files in backquotes."""
 
     def run(self, root):
         here = page_file.src_uri
@@ -90,20 +92,34 @@ class Links(Treeprocessor):
                 continue
             found = place(target)
             element.set(key, posixpath.relpath(found, posixpath.dirname(here) or ".") + mark + anchor)
-        for code in root.iter("code"):
-            if len(code.text or "") <= 30:
-                code.set("class", "short")  # stays on one line
+        for code in list(root.iter("code")):  # words stay on one line: `--steps` does not break after `--`
+            text = code.text or ""
+            if len(text) <= 30:
+                code.set("class", "short")
+            elif " " in text and len(code) == 0:
+                code.text = ""
+                for word in text.split(" "):
+                    span = SubElement(code, "span", {"class": "short"} if len(word) <= 30 else {})
+                    span.text, span.tail = AtomicString(word), " "
+                code[-1].tail = None
         for cell in root.iter("td"):
             length = len("".join(cell.itertext()))
             if length <= 18 or length > 40:
                 cell.set("class", "short" if length <= 18 else "long")
-        for parent in root.iter():
-            for at, child in enumerate(parent):
-                if child.tag == "img" and parent.tag != "a":  # a figure is a link to itself, for small screens
-                    figure = Element("a", {"class": "figure", "href": child.get("src")})
-                    figure.tail, child.tail = child.tail, None
-                    figure.append(child)
-                    parent[at] = figure
+        for parent in list(root.iter()):
+            for at, child in enumerate(parent if parent.tag != "a" else ()):
+                if child.tag == "img":  # a figure is a link to itself, for small screens
+                    wrap(parent, at, child, {"class": "figure", "href": child.get("src")})
+                elif child.tag == "code" and PATH.fullmatch(child.text or "") and os.path.isfile(os.path.join(ROOT, child.text)):
+                    wrap(parent, at, child, {"href": posixpath.relpath(place(child.text), posixpath.dirname(here) or ".")})
+
+
+def wrap(parent, at, child, attributes):
+    """Puts a link around a child of an element."""
+    link = Element("a", attributes)
+    link.tail, child.tail = child.tail, None
+    link.append(child)
+    parent[at] = link
 
 
 class LinksExtension(Extension):
