@@ -75,6 +75,13 @@ def place(path):
     return name
 
 
+def is_text(path):
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return b"\0" not in file.read(4096)
+
+
 class Links(Treeprocessor):
     """Links to files of the tree become links to their pages here, and so do names of files in backquotes."""
 
@@ -110,7 +117,7 @@ class Links(Treeprocessor):
             for at, child in enumerate(parent if parent.tag != "a" else ()):
                 if child.tag == "img":  # a figure is a link to itself, for small screens
                     wrap(parent, at, child, {"class": "figure", "href": child.get("src")})
-                elif child.tag == "code" and PATH.fullmatch(child.text or "") and os.path.isfile(os.path.join(ROOT, child.text)):
+                elif child.tag == "code" and PATH.fullmatch(child.text or "") and is_text(os.path.join(ROOT, child.text)):
                     wrap(parent, at, child, {"href": posixpath.relpath(place(child.text), posixpath.dirname(here) or ".")})
 
 
@@ -232,8 +239,6 @@ def check_site(folder):
             target = os.path.normpath(os.path.join(os.path.dirname(path), unquote(target))) if target else path
             if os.path.isdir(target):
                 target = os.path.join(target, "index.html")
-            if target == os.path.join(folder, "index.html") and not os.path.exists(os.path.join(ROOT, "docs/index.md")):
-                continue  # not written yet
             if not os.path.exists(target):
                 LOG.warning(f"{here} links to {link}, which the site does not have")
             elif anchor and target in pages and unquote(anchor) not in pages[target][1]:
