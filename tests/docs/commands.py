@@ -78,6 +78,7 @@ def small(command, arguments):
                 keys = {**read_ini(path), **keys}
     get = {}
     for key, value in keys.items():
+        key = "preset" if key == "model" else key
         get[key.rsplit(".", 1)[-1] if key.split(".")[0] in ("train", "model", "data") else key] = value
     if "help" in get or "list" in get or (get.get("oracle") == "null" and command == "compare"):
         return [], False
@@ -263,16 +264,19 @@ def test_page(sotto, page, seconds):
         except ProcessLookupError:
             pass
         shell.wait()
+        longest, before = (0, 0), os.stat(f"{state}/expected.{len(commands) - 1}").st_mtime if commands else 0
         for number, (line, text, fails) in enumerate(commands):
             code = read(f"{state}/code.{number}").strip()
             if code == "" or (code == "0") == fails:
                 why = (f"ran longer than {seconds} s" if code == "" else "should have failed" if fails else f"exit code {code}")
                 print(f"{page}:{line}: {why}\n$ {text}\n{read(f'{state}/out.{number}')[-4000:]}")
                 return False
+            after = os.stat(f"{state}/code.{number}").st_mtime
+            longest, before = max(longest, (after - before, line)), after
     finally:
         subprocess.run(["chmod", "-R", "u+w", made])
         subprocess.run(["rm", "-rf", made])
-    print(f"{page}: {len(commands)} commands, {time.monotonic() - begin:.1f} s")
+    print(f"{page}: {len(commands)} commands, {time.monotonic() - begin:.1f} s, {longest[0]:.1f} s of them in line {longest[1]}")
     return True
 
 
