@@ -71,9 +71,17 @@ int main(int argc, char **argv)
     out = open_page(argv[1], "", "commands.md", "");
     write_commands(sections, n, out);
     close_page(out);
-    out = open_page(argv[1], "", "statuses.tsv", "");
-    write_statuses(out);
-    close_page(out);
+    static const struct {
+        const char *name;
+        void (*write)(FILE *out);
+    } parts[] = {{"statuses.tsv", write_statuses},
+                 {"keys-report.md", write_report_keys},
+                 {"keys-metrics.md", write_metric_keys}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        out = open_page(argv[1], "", parts[i].name, "");
+        parts[i].write(out);
+        close_page(out);
+    }
     for (int i = 0; strategy_preset(i); i++) {
         out = open_page(argv[1], "options-", strategy_preset(i), ".md");
         write_method(sections, n, strategy_preset(i), out);

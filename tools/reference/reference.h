@@ -51,6 +51,8 @@ void put_only(const struct option_section *s, const struct option *o, const char
 void write_options(const struct owned_section *sections, int n, FILE *out);
 void write_commands(const struct owned_section *sections, int n, FILE *out);
 void write_statuses(FILE *out);
+void write_report_keys(FILE *out);
+void write_metric_keys(FILE *out);
 
 /* Writes the table of options of a method or of a pair with a name of its own. */
 void write_method(const struct owned_section *sections, int n, const char *name, FILE *out);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/option/option.h"
-#include "train/loop/loop.h"
 
 enum sotto_status results_init(struct results *r, const char *const *report_names, int n_runs,
                                int n_seeds)
@@ -68,68 +67,27 @@ struct spread results_spread(const struct results *r, int run, const char *metri
     return s;
 }
 
-/* The numbers of report.json, and the two that a comparison adds. */
-static const char *const report_names[] = {
-    "loss",
-    "common_loss",
-    "eval_loss",
-    "perplexity",
-    "accuracy",
-    "top5",
-    "cosine",
-    "pushes",
-    "staleness",
-    "idle",
-    "workers",
-    "groups",
-    "nodes",
-    "steps",
-    "tokens",
-    "samples",
-    "seconds",
-    "time_to_loss",
-    "samples_per_s",
-    "tokens_per_s",
-    "compute",
-    "update",
-    "wire",
-    "waited_others",
-    "waited_wire",
-    "exposed",
-    "exposed_share",
-    "overlap",
-    "bytes",
-    "bytes_inside",
-    "bytes_between",
-    "parameters",
-    "memory",
-    "memory_parameters",
-    "memory_gradients",
-    "memory_optimizer",
-    "memory_communication",
-    "memory_outer",
-    "memory_activations",
-    "memory_activations_live",
-    "memory_scratch",
-    "memory_checkpoint",
-    NULL,
-};
-
-static bool list_contains(const char *const *list, const char *word)
+/* Lists the numbers of a table, without `except`, in `out`, which ends with NULL. */
+enum { NAMES_MOST = 64 };
+static void list_numbers(const struct result_key *keys, const char *except,
+                         const char *out[NAMES_MOST + 1])
 {
-    for (; *list; list++)
-        if (strcmp(*list, word) == 0)
-            return true;
-    return false;
+    int n = 0;
+    for (; keys->name; keys++)
+        if (keys->unit != UNIT_TEXT && strcmp(keys->name, except) != 0 && n < NAMES_MOST)
+            out[n++] = keys->name;
+    out[n] = NULL;
 }
 
-static enum sotto_status check_known(const char *const *known, const char *name, const char *where,
-                                     const char *runs_do)
+static enum sotto_status check_known(const struct result_key *keys, const char *except,
+                                     const char *name, const char *where, const char *runs_do)
 {
     char all[STATUS_ROOM];
+    const char *known[NAMES_MOST + 1];
     size_t used = 0;
+    list_numbers(keys, except, known);
     const char *near = option_closest(name, known);
-    if (list_contains(known, name))
+    if (near && strcmp(near, name) == 0)
         return SOTTO_OK;
     if (near)
         return fail(SOTTO_EINVAL, "%s: runs %s no '%s': did you mean '%s'?", where, runs_do, name,
@@ -141,25 +99,16 @@ static enum sotto_status check_known(const char *const *known, const char *name,
 
 enum sotto_status metric_check(const char *metric, const char *where)
 {
-    return check_known(report_names, metric, where, "report");
+    return check_known(report_keys, "", metric, where, "report");
 }
 
 enum sotto_status curve_check(const char *curve, const char *where)
 {
-    return check_known(loop_metrics, curve, where, "log");
+    return check_known(metric_keys, "step", curve, where, "log"); /* the step is an axis */
 }
 
-enum metric_unit metric_unit(const char *metric)
+enum key_unit metric_unit(const char *metric)
 {
-    static const char *const seconds[] = {"seconds",     "time_to_loss", "compute",
-                                          "update",      "wire",         "waited_others",
-                                          "waited_wire", "exposed",      NULL};
-    static const char *const shares[] = {"accuracy", "top5", "exposed_share", "overlap", NULL};
-    if (list_contains(seconds, metric))
-        return METRIC_SECONDS;
-    if (list_contains(shares, metric))
-        return METRIC_SHARE;
-    if (strncmp(metric, "bytes", 5) == 0 || strncmp(metric, "memory", 6) == 0)
-        return METRIC_BYTES;
-    return METRIC_PLAIN;
+    const struct result_key *key = key_find(report_keys, metric);
+    return key ? key->unit : UNIT_PLAIN;
 }

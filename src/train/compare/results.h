@@ -3,6 +3,7 @@
 #define SOTTO_TRAIN_COMPARE_RESULTS_H
 
 #include "base/json.h"
+#include "train/report/keys.h"
 
 enum { RESULTS_SEEDS = 64 };
 
@@ -28,9 +29,8 @@ struct spread {
 
 struct spread results_spread(const struct results *r, int run, const char *metric);
 
-/* The unit in which a metric is shown. */
-enum metric_unit { METRIC_PLAIN, METRIC_SECONDS, METRIC_BYTES, METRIC_SHARE };
-enum metric_unit metric_unit(const char *metric);
+/* Returns the unit of a metric of report.json. */
+enum key_unit metric_unit(const char *metric);
 
 /* Refuses a metric that report.json does not have; the error lists the known metrics. `where`: the
  * option or expectation that names the metric. */

@@ -67,9 +67,6 @@ bool loop_asked(const struct loop *l);
 /* Writes a checkpoint of this step, in a pause. */
 enum sotto_status loop_save(struct loop *l);
 
-/* The names in metrics.jsonl, up to a NULL. */
-extern const char *const loop_metrics[];
-
 /* Adds the cosine of an exchange or push to the next report; NAN: there is no cosine. */
 void loop_add_cosine(struct loop *l, double cosine);
 /* Moves the mean cosine since the last report to `s`. */

@@ -1,46 +1,20 @@
 /* Reports of a run while it trains: to its watcher, and in its metrics. */
 #include "train/loop/loop.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
-
-const char *const loop_metrics[] = {
-    "train/loss",          "train/lr",
-    "train/grad_norm",     "train/tokens",
-    "train/samples",       "speed/tokens_per_s",
-    "speed/seconds",       "time/seconds",
-    "time/compute",        "time/update",
-    "time/wire",           "time/waited_others",
-    "time/waited_wire",    "comm/bytes",
-    "comm/inside",         "comm/between",
-    "eval/loss",           "eval/perplexity",
-    "eval/accuracy",       "eval/top5",
-    "speed/samples_per_s", "async/pushes",
-    "async/staleness",     "async/idle",
-    "outer/cosine",        NULL,
-};
-
-static const char *listed_metric(const char *name)
-{
-    int i = 0;
-    while (loop_metrics[i] && strcmp(loop_metrics[i], name) != 0)
-        i++;
-    assert(loop_metrics[i]);
-    return name;
-}
+#include "train/report/keys.h"
 
 static void put_real(struct metrics *m, const char *name, double value)
 {
-    metrics_put(m, listed_metric(name), value);
+    metrics_put(m, key_listed(metric_keys, name), value);
 }
 
 static void put_int(struct metrics *m, const char *name, int64_t value)
 {
-    metrics_put_int(m, listed_metric(name), value);
+    metrics_put_int(m, key_listed(metric_keys, name), value);
 }
 
 /* Ends a line of the metrics. A full disk only makes a warning: training continues, and the disk

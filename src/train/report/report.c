@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "train/report/keys.h"
 #include "train/run/run_worker.h"
 
 static double microbatch_seconds(const struct worker_report *w)
@@ -91,12 +92,13 @@ void report_sentence(const struct report *r, char *out, size_t room)
 
 static void json_put(json_t *o, const char *key, double value)
 {
-    json_object_set_new(o, key, isfinite(value) ? json_real(value) : json_null());
+    json_object_set_new(o, key_listed(report_keys, key),
+                        isfinite(value) ? json_real(value) : json_null());
 }
 
 static void json_put_int(json_t *o, const char *key, int64_t value)
 {
-    json_object_set_new(o, key, json_integer(value));
+    json_object_set_new(o, key_listed(report_keys, key), json_integer(value));
 }
 
 /* Adds the number of pushes, their mean staleness, and the share of time that the groups waited. */
@@ -125,7 +127,7 @@ static void put_groups(json_t *o, const struct push_totals *group, int n)
         json_array_append_new(each, one);
     }
     put_pushes(o, &all);
-    json_object_set_new(o, "by_group", each);
+    json_object_set_new(o, key_listed(report_keys, "by_group"), each);
 }
 
 static void fill_report(json_t *o, const struct run *run)
@@ -134,7 +136,7 @@ static void fill_report(json_t *o, const struct run *run)
     const struct report r = report_of(run);
     const struct sample_kind *kind = run_kind(run);
     report_about(o, run);
-    json_object_set_new(o, "complete", json_boolean(s->complete));
+    json_object_set_new(o, key_listed(report_keys, "complete"), json_boolean(s->complete));
     json_put(o, "loss", s->loss);
     if (s->evaluation.targets) {
         json_put(o, "eval_loss", s->evaluation.loss);

@@ -14,19 +14,20 @@ struct scale {
 static struct scale choose_scale(const char *metric, double largest)
 {
     switch (metric_unit(metric)) {
-    case METRIC_SECONDS:
+    case UNIT_SECONDS:
         if (largest >= 2 * 3600)
             return (struct scale){1.0 / 3600, "h", 4};
         return largest < 1 ? (struct scale){1e3, "ms", 4} : (struct scale){1, "s", 4};
-    case METRIC_BYTES:
+    case UNIT_BYTES:
         if (largest >= 1e12)
             return (struct scale){1e-12, "TB", 4};
         if (largest >= 1e9)
             return (struct scale){1e-9, "GB", 4};
         return largest >= 1e5 ? (struct scale){1e-6, "MB", 4} : (struct scale){1e-3, "kB", 4};
-    case METRIC_SHARE:
+    case UNIT_SHARE:
         return (struct scale){100, "%", 3};
-    case METRIC_PLAIN:
+    case UNIT_TEXT:
+    case UNIT_PLAIN:
         break;
     }
     return (struct scale){1, "", strstr(metric, "loss") ? 5 : 4};
