@@ -166,7 +166,8 @@ def run_mpirun(arguments):
         if word in ("-n", "-np", "--np"):
             ranks = int(arguments.pop(0))
         elif word in ("-H", "--host", "-host"):
-            ranks = ranks or sum(int((h.split(":") + ["1"])[1]) for h in arguments.pop(0).split(","))
+            hosts = arguments.pop(0).split(",")
+            ranks = ranks or sum(int((h.split(":") + ["1"])[1]) for h in hosts)
         elif word in ("--hostfile", "-hostfile", "--machinefile", "-machinefile"):
             with open(arguments.pop(0), encoding="utf-8") as file:
                 slots = [int((re.findall(r"slots=(\d+)", h) + ["1"])[0]) for h in file if h.split("#")[0].strip()]
