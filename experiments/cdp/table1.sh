@@ -22,7 +22,7 @@ row() { # NAME SCHEDULE PLACEMENT
         /^  activations sent/ { edges = $NF }
         /^  their gradients/ { edges += $NF }
         /^  messages a device/ { most = $NF }
-        /^  messages one behind/ { hops = $NF }
+        /^  consecutive messages/ { hops = $NF }
         END { printf "| %s | %g | %g | %g | %g | %g | %g | %d | %d | %d | %d |\n", name, activations, parameters, state, sums, sent,
               moved, edges, most, hops, devices }'
 }
