@@ -1,7 +1,7 @@
 #!/bin/bash
 # pages.sh SOTTO [PAGE]: follows docs/start/two-machines.md on two network namespaces that are alpha (10.0.0.1) and beta (10.0.0.2):
-# own host names, home folders and process numbers (no command there reaches a process of this machine), and sshd in each, or
-# a stand-in for ssh where there is no sshd. Commands after
+# own host names, home folders and process numbers (no command there reaches a process of this machine), and sshd in each.
+# Where there is no sshd, a stand-in takes the place of ssh, and process numbers are this machine's. Commands after
 # `alpha$ ` and `beta$ ` run in page order; runs are made small by a `sotto` that adds options. A command succeeds, unless
 # the page shows `sotto: ` or `error` as its output. What the page shows is printed: each line, in order, where `...` stands
 # for any text and a number for any number. A command after whose output `^C` stands is stopped by SIGINT when the output
@@ -78,12 +78,16 @@ END
 fi
 
 # Host i is what holds namespace i, its host name and its files: sshd, or a process that sleeps.
-holder=() inside=()
+holder=() inside=() apart="--pid --fork --kill-child --mount-proc"
+if [ -z "$sshd" ]; then # the stand-in reaches the other host by its process
+    apart=
+    ! grep -qwE 'kill|pkill|killall' <(grep -E '^(alpha|beta)\$ ' "$page") || die "$page kills processes, which would be this machine's"
+fi
 for i in 0 1; do
     name=$([ $i = 0 ] && echo alpha || echo beta)
     serve="exec sleep 1000"
     [ -z "$sshd" ] || serve="exec $sshd -D -e -f $scratch/etc/sshd$i"
-    ip netns exec $net-$i unshare --uts --mount --pid --fork --kill-child --mount-proc sh -c "
+    ip netns exec $net-$i unshare --uts --mount $apart sh -c "
         echo $name >/proc/sys/kernel/hostname && mount --bind $scratch/home$i $scratch/home &&
         mount --bind $scratch/etc/hosts.$name /etc/hosts && mount --bind $scratch/etc/passwd /etc/passwd &&
         mkdir -p /run/sshd && mount -t tmpfs none /run/sshd && chmod 755 /run/sshd && touch $scratch/up$i &&
@@ -97,7 +101,8 @@ for i in 0 1; do
         kill -0 ${holder[i]} 2>/dev/null || skip "no mounts: $(cat served$i)"
         sleep 0.02
     done
-    inside[i]=$(ps -o pid= --ppid ${holder[i]} | tr -d ' ') # process 1 of the host
+    inside[i]=${holder[i]}
+    [ -z "$apart" ] || inside[i]=$(ps -o pid= --ppid ${holder[i]} | tr -d ' ') # process 1 of the host
     [ -n "${inside[i]}" ] || die "host $i has no process 1"
 done
 
@@ -110,7 +115,7 @@ beta | 10.0.0.2) pid=${inside[1]} ;;
 *) echo "ssh: Could not resolve hostname \$1: Name or service not known" >&2; exit 255 ;;
 esac
 shift
-exec nsenter -t \$pid -n -u -m -p env -i HOME=$scratch/home USER=root PATH=\${at_path:-$path} TERM=dumb OMPI_ALLOW_RUN_AS_ROOT=1 \\
+exec nsenter -t \$pid -n -u -m -p env -i HOME=$scratch/home USER=root PATH=$path TERM=dumb OMPI_ALLOW_RUN_AS_ROOT=1 \\
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "\$@"
 END
 chmod +x on
