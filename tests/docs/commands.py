@@ -7,6 +7,7 @@ Commands are the lines of ```console blocks that begin with "$ " (tools/console_
 Each has to succeed; a line <!-- fails --> before a block says that the block's last command has to fail. Prompts with a name
 (alpha$) belong to other tests. `sotto` and `mpirun` are this program: it makes runs small and calls the real ones. Sizes that the
 page gives are replaced, everything else stays as typed, so that a mistyped option or a combination that is refused fails the test.
+Comparisons that compute nothing (train.oracle = null) run as they are and have to print what the page shows.
 What a reader has and the test has not: $SOTTO, the root of the tree."""
 import os
 import re
@@ -39,7 +40,7 @@ def fewer(steps):
     while begin * 1.25 < n:  # a step more for every quarter
         begin *= 1.25
         shown += 1
-    return shown // 2 if "DOCS_RANKS" in os.environ else shown
+    return shown // 3 if "DOCS_RANKS" in os.environ else shown
 
 
 def read_ini(path, seen=()):
@@ -148,6 +149,8 @@ def run_sotto(arguments):
     real = os.environ["DOCS_SOTTO"]
     arguments = [without_gpu(existing(a)) for a in arguments]
     more, changes = small(arguments[0], arguments[1:]) if arguments else ([], False)
+    if arguments[:1] == ["compare"] and not changes:
+        write(f"{os.environ['DOCS']}/exact.{os.environ['DOCS_number']}", "")
     if arguments[:1] != ["compare"] or not changes:
         os.execv(real, [real, *arguments, *more])
     # What a small comparison does not meet is what the page expects of the large one.
@@ -196,7 +199,7 @@ def run_mpirun(arguments):
 
 DRIVER = r"""
 shopt -s expand_aliases
-DOCS_number=0
+export DOCS_number=0
 while [ -e "$DOCS/command.$DOCS_number" ]; do
     eval "$(cat "$DOCS/command.$DOCS_number")" >"$DOCS/out.$DOCS_number" 2>&1 </dev/null
     echo "$?" >"$DOCS/code.$DOCS_number"
@@ -211,16 +214,31 @@ done
 
 
 def commands_of(page):
-    """Yields (line, command, whether it has to fail)."""
+    """Yields (line, command, whether it has to fail, lines of output that the page shows)."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, os.path.join(ROOT, "tools"))
     import console_blocks
     with open(page, encoding="utf-8") as file:
         text = file.read()
     for first, lines, comment in console_blocks.blocks(text):
-        found = [(line, text) for line, host, text in console_blocks.items(lines, first) if host == ""]
-        for k, (line, text) in enumerate(found):
-            yield line, text, comment.startswith("fails") and k == len(found) - 1
+        found = []
+        for line, host, text in console_blocks.items(lines, first):
+            if host == "":
+                found.append((line, text, []))
+            elif host is None and found:
+                found[-1][2].append((line, text))
+        for k, (line, text, shown) in enumerate(found):
+            yield line, text, comment.startswith("fails") and k == len(found) - 1, shown
+
+
+def first_missing(shown, printed):
+    """Returns the first of the lines that a page shows that was not printed, in the page's order; "..." is anything."""
+    lines = iter([" ".join(line.split()) for line in printed.splitlines()])
+    for number, text in shown:
+        pattern = ".*".join(re.escape(part) for part in " ".join(text.split()).split("..."))
+        if pattern not in ("", ".*") and not any(re.fullmatch(pattern, line) for line in lines):
+            return number, text
+    return None
 
 
 def write(path, text, mode=0o644):
@@ -246,7 +264,7 @@ def test_page(sotto, page, seconds):
             os.mkdir(folder)
         for name in ("sotto", "mpirun", "mpiexec"):
             write(f"{programs}/{name}", f'#!/bin/sh\nexec "{sys.executable}" -IS "{os.path.realpath(__file__)}" --as {name} "$@"\n', 0o755)
-        for number, (_, text, fails) in enumerate(commands):
+        for number, (_, text, fails, _) in enumerate(commands):
             write(f"{state}/command.{number}", text + "\n")
             write(f"{state}/expected.{number}", "1" if fails else "0")
         gpu = subprocess.run([sotto, "info"], stdout=subprocess.PIPE, text=True).stdout
@@ -266,11 +284,15 @@ def test_page(sotto, page, seconds):
             pass
         shell.wait()
         longest, before = (0, 0), os.stat(f"{state}/expected.{len(commands) - 1}").st_mtime if commands else 0
-        for number, (line, text, fails) in enumerate(commands):
+        for number, (line, text, fails, shown) in enumerate(commands):
             code = read(f"{state}/code.{number}").strip()
             if code == "" or (code == "0") == fails:
                 why = (f"ran longer than {seconds} s" if code == "" else "should have failed" if fails else f"exit code {code}")
                 print(f"{page}:{line}: {why}\n$ {text}\n{read(f'{state}/out.{number}')[-4000:]}")
+                return False
+            missing = first_missing(shown, read(f"{state}/out.{number}")) if os.path.exists(f"{state}/exact.{number}") else None
+            if missing:
+                print(f"{page}:{missing[0]}: was not printed: {missing[1]}\n$ {text}\n{read(f'{state}/out.{number}')[-4000:]}")
                 return False
             after = os.stat(f"{state}/code.{number}").st_mtime
             longest, before = max(longest, (after - before, line)), after
