@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 MODELS = [("gpt2.ini", "GPT-2, 124 M"), ("llama.ini", "Llama-like, 6.7 B")]
 CATEGORIES = ["parameters", "gradients", "optimizer", "communication", "outer", "scratch"]
-# Options that a method needs here: a length with many exchanges, stages, nodes of several workers.
-EXTRA = {name: ["--steps=1000000"] for name in "local-sgd overlap-local-sgd slowmo co2 diloco async-diloco every".split()}
-EXTRA.update({"cdp": ["--stages=8", "--steps=1000"], "flexdemo": ["--nodes=2"]})
+# Options that a method needs here: a length with exchanges, of which none is in the last step; stages; nodes of several workers.
+EXTRA = {"diloco": ["--steps=1001"], "async-diloco": ["--steps=1001"], "every": ["--steps=70"],
+         "cdp": ["--stages=8", "--steps=1000"], "flexdemo": ["--nodes=2"]}
 ABOUT = """\
 Eight workers on {where}, mixed precision, defaults of the method. The program itself counts the bytes that a worker sends
 and the memory of the largest worker; activations are not included. Seconds are {seconds}, without latency and without overlap.
@@ -62,7 +62,7 @@ def cost_table(method, cells):
     nodes = 2 if "--nodes=2" in EXTRA.get(method, []) else 8
     sharing = 8 // nodes  # workers with one adapter
     every = cells[0][3]
-    rows = [("Bytes a worker sends in a round" + (", on average" if every > 1 else ""), [size(c[0]) for c in cells])]
+    rows = [("Bytes a worker sends in a round" + (", on average" if every > 1 else ""), [size(c[2] / c[3] if every > 1 else c[0]) for c in cells])]
     if nodes < 8:
         rows.append(("- of them to other nodes", [size(c[1]) for c in cells]))
     if every > 1:

@@ -45,9 +45,19 @@ def entries(root):
                 lines = []
 
 
+def has_in_order(text, parts):
+    at = 0
+    for part in parts:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
 def is_in(words, texts):
-    pattern = ".*".join(re.escape(part.strip(" ")) for part in re.split(r"\.\.\.+", words))
-    return any(re.search(pattern, text) for text in texts)
+    parts = [part.strip(" ") for part in re.split(r"\.\.\.+", words)]
+    return any(has_in_order(text, parts) for text in texts)
 
 
 def messages_page(root):
