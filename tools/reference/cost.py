@@ -82,6 +82,31 @@ def cost_table(method, cells):
     return "\n".join(out + [f"| {name} | {' | '.join(values)} |" for name, values in rows]) + "\n"
 
 
+ALL = """\
+Every method with its defaults, eight workers on eight nodes (`flexdemo`: two nodes of four), mixed precision. Bytes are those of
+a round, on average, that a worker sends (`flexdemo`: to other nodes); seconds are these bytes over 1 Gbit/s, of all workers of
+a node, without overlap. Memory is without activations. The pages of the methods have the parts.
+"""
+
+
+def average(cell):
+    """Bytes to other nodes in a round, of a worker."""
+    return cell[2] / cell[3] if cell[3] > 1 else cell[1]
+
+
+def all_table(methods, cells):
+    """Markdown with a line for each method; cells: by method, what `measure` returned for each model."""
+    names = " | ".join(f"{name}: bytes | at 1 Gbit/s | memory" for _, name in MODELS)
+    out = [wrap(ALL), "", "| Method | " + names + " |", "|---|" + "---:|" * (3 * len(MODELS))]
+    for method in methods:
+        sharing = 4 if "--nodes=2" in EXTRA.get(method, []) else 1
+        row = []
+        for c in cells[method]:
+            row += [size(average(c)), seconds(8 * average(c) * sharing / 1e9), size(c[4]["memory"])]
+        out.append(f"| [{method}]({method}.md) | {' | '.join(row)} |")
+    return "\n".join(out) + "\n"
+
+
 def wrap(text, columns=98):
     out, line = [], ""
     for word in text.split():
@@ -92,9 +117,17 @@ def wrap(text, columns=98):
     return "\n".join(out + [line])
 
 
-def cost_blocks(build, methods):
-    """Returns the tables of `methods`, by ("cost", method)."""
+METHODS = ("ddp zero1 fsdp dpu acco-wp acco cdp local-sgd overlap-local-sgd slowmo co2 diloco async-diloco demo flexdemo random "
+           "striding every").split()
+
+
+def cost_blocks(build, wanted):
+    """Returns the tables of the methods in `wanted`, and of all, by ("cost", method)."""
+    methods = [m for m in METHODS if m in wanted or "all" in wanted]
     jobs = [(method, model) for method in methods for model, _ in MODELS]
     with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
         done = dict(zip(jobs, pool.map(lambda job: measure(build, *job), jobs)))
-    return {("cost", method): cost_table(method, [done[method, model] for model, _ in MODELS]) for method in methods}
+    cells = {method: [done[method, model] for model, _ in MODELS] for method in methods}
+    blocks = {("cost", method): cost_table(method, cells[method]) for method in methods}
+    blocks["cost", "all"] = all_table(methods, cells)
+    return blocks
