@@ -15,7 +15,7 @@
 enum mpi_collectives {
     MPI_COLLECTIVES_NATIVE, /* the MPI library's collectives, with the library's algorithms and
                                order of sums */
-    MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit; faster, see bench/README */
+    MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit; see docs/results/speed.md */
 };
 
 /* How vectors in GPU memory are moved. */

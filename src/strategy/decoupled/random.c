@@ -42,7 +42,8 @@ static enum sotto_status choose_job(void *arg)
 }
 
 /* Returns the cost of drawing an element, in bytes of memory: the index is written, and each step
- * of the shuffle's walk takes 2 ns on a core (bench/README.md), as long as 24 bytes at 12 GB/s. */
+ * of the shuffle's walk takes 2 ns on a core (docs/results/speed.md), as long as 24 bytes at
+ * 12 GB/s. */
 static double draw_bytes(const struct shuffle *s)
 {
     const double walk = fmax(1, ((double)s->mask + 1) / (double)s->count);
