@@ -11,7 +11,7 @@ static const char *const decay_names[] = {"matrices", "all", NULL};
 static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd",
                                              "step",     "cyclic", NULL};
 
-/* An option with defaults in methods; `field`_said records if the user set the option. */
+/* An option whose flag `field`_said records if the user set the option. */
 #define OPTION_SAID(S, field, kind, initial, about)                                                \
     OPTION_OF(S, field, kind, initial, about), .set_flag = offsetof(S, field##_said)
 
@@ -20,7 +20,9 @@ static const struct option options[] = {
     {OPTION_SAID(S, kind, OPTION_TYPE_ENUM, "adamw",
                  "optimizer; left out where the method has an option for it (`base`)"),
      .names = kind_names},
-    OPTION_REAL(S, lr, "1e-3", 0, 1e3, "learning rate (the highest, where a schedule moves it)"),
+    {OPTION_SAID(S, lr, OPTION_TYPE_REAL, "1e-3",
+                 "learning rate (the highest, where a schedule moves it)"),
+     .min = 0, .max = 1e3},
     OPTION_REAL(S, beta1, "0.9", 0, 0.999999, "adamw: decay of the first moment"),
     {OPTION_SAID(S, beta2, OPTION_TYPE_REAL, "0.95",
                  "adamw: decay of the second moment; a method's `base` may have its own default"),

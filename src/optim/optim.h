@@ -40,8 +40,9 @@ struct optim_config { /* [optim] */
     double cycle_floor;   /* cyclic: lowest lr as a share of lr */
     int64_t cycle_rounds; /* cyclic: rounds up and down again; the peak halves each cycle
                              (triangular2) */
-    /* True if the user set the key: methods have defaults of their own for these. */
-    bool kind_said, beta2_said, weight_decay_said;
+    /* True if the user set the key: methods have defaults of their own for kind, beta2 and
+     * weight_decay; fine-tuning at lr's default is warned of. */
+    bool kind_said, lr_said, beta2_said, weight_decay_said;
 };
 
 struct option_section optim_section(struct optim_config *config);

@@ -160,7 +160,10 @@ printf '{"model": {"type": "Unigram"}}' >bare/tokenizer.json # of a kind that is
 fails_with 'pre_tokenizer must have a ByteLevel' "${tune[@]}" --init=bare
 succeeds "${tune[@]}" --init=bare --data.train=text.bin --data.holdout=0
 says 'training without the model.s tokenizer'
+says '^warning: train.init with the default learning rate 0.001, .* such as --lr=2e-5$'
 cmp bare/tokenizer.json tuned/tokenizer.json || die "the tokenizer that could not be used is lost"
+succeeds "${tune[@]}" --init=bare --data.train=text.bin --data.holdout=0 --lr=1e-3 --out=chosen
+! grep 'learning rate' out || die "a rate that was chosen is warned of"
 
 # models on disk
 cp -r run model

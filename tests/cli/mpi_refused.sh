@@ -75,6 +75,6 @@ fi
 if [ $open_mpi = yes ] && share_has 2 3; then
     ends_with 'step ' "${mpirun[@]}" -n 2 env -u OMPI_COMM_WORLD_SIZE SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 "${lost[@]}" \
         --out=tasks
-    says "^to continue .*: srun -N 2 -n 2 $sotto train --resume tasks "
+    says "^to continue .*: srun --mpi=pmix -N 2 -n 2 $sotto train --resume tasks "
 fi
 exit 0

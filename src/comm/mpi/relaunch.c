@@ -99,6 +99,8 @@ static void put_as_known(const struct comm *world, FILE *out)
     for (int r = 0; r < world->size; r++)
         here += mpi_same_machine(world, r);
     fputs(mpi_launcher(), out);
+    if (!under_mpirun() && getenv("PMIX_RANK"))
+        fputs(" --mpi=pmix", out);
     put_launcher_options(out, here);
     if (core_binding() && under_mpirun())
         fprintf(out, " --bind-to %s", core_binding());

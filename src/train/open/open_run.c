@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "comm/mpi/mpi.h"
 #include "train/open/adopt.h"
 #include "train/open/open.h"
@@ -123,6 +124,18 @@ void run_describe_device(const struct run *run, char text[RUN_DEVICE_ROOM])
         snprintf(text, RUN_DEVICE_ROOM, "%s (%s)", run->device, run->kernels);
 }
 
+/* Warns of fine-tuning a language model at a learning rate that is meant for training from scratch
+ * and that the user did not choose. */
+static void warn_of_rate(struct run *run)
+{
+    const struct optim_config *o = &run->config.optim;
+    const bool tunes = *run->config.train.init && !*run->checkpoint;
+    if (run->cluster.leads && tunes && !o->lr_said && !model_config_image(&run->config.model))
+        log_warn("train.init with the default learning rate %g, which suits training from scratch: "
+                 "1e-5 to 5e-5 are usual for fine-tuning, such as --lr=2e-5",
+                 o->lr);
+}
+
 /* Opens all parts of a run. `touch`: locks the folder, and takes over a checkpoint from another. */
 static enum sotto_status open_parts(struct run *run, bool touch)
 {
@@ -150,6 +163,7 @@ static enum sotto_status open_parts(struct run *run, bool touch)
         lend_drop(run->cluster.mpi, run->lent_folder);
         TRY_DONE(open_run_model(run));
         TRY_DONE(open_run_start(run, from));
+        warn_of_rate(run);
         TRY_DONE(open_state(run));
         TRY_DONE(run_calibrate(run));
     }
