@@ -34,8 +34,8 @@ struct device {
 
 /* Help of an option that names a device. */
 #define DEVICE_HELP                                                                                \
-    "cpu; cpu:v4, cpu:v3, cpu:baseline (aarch64: cpu:bf16): with kernels of a lesser machine, "    \
-    "for the same bits on several; cuda: a GPU; auto: a GPU where there is one; "                  \
+    "where to compute: cpu; cpu:v4, cpu:v3, cpu:baseline (aarch64: cpu:bf16): with kernels of a "  \
+    "lesser machine, for the same bits on several; cuda: a GPU; auto: a GPU where there is one; "  \
     "reference: slow, in double precision"
 
 /* Opens a context. `name` is an op table: "cpu", "cuda" (a GPU, in builds with CUDA), "auto" (cuda

@@ -152,8 +152,8 @@ same code: the newest checkpoint is then what remains.
 `sotto compare` returns 1 if a run failed or an expectation does not hold. The other runs are made and the
 other expectations are checked before.
 
-Under `mpirun` or `srun` the shell sees the launcher's code. After an error of a rank, that is 1 with
-Open MPI.
+Under `mpirun` or `srun` the shell sees the launcher's code. With Open MPI that is 1 after an error, and
+1 after Ctrl-C, too: `complete` in `report.json` tells a finished run from a stopped run.
 
 ## Codes of the library
 

@@ -54,7 +54,9 @@ void put_sentence(const char *help, struct target_page at, FILE *out)
     char text[2048];
     snprintf(text, sizeof text, "%s", help);
     const size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyz"), length = strlen(text);
-    if (word && (!text[word] || strchr(" ,;", text[word])))
+    const size_t list = strspn(text, "abcdefghijklmnopqrstuvwxyz, "); /* "linear, cosine: ..." */
+    const bool values = text[list] == ':' && strchr(text, ',') && strchr(text, ',') < text + list;
+    if (word && !values && (!text[word] || strchr(" ,;", text[word])))
         text[0] = (char)toupper((unsigned char)text[0]);
     put_text(text, at, out);
     if (length && !strchr(".!?", text[length - 1]))

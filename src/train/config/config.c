@@ -106,7 +106,8 @@ static const struct option worker_options[] = {
 #define S struct link_config
 static const struct option link_options[] = {
     OPTION_TEXT(S, intra, "", "links inside a node, \"25GB/s,2us\"; empty: infinitely fast"),
-    OPTION_TEXT(S, inter, "", "links between nodes (train.nodes), \"100Mbit/s,5ms\""),
+    OPTION_TEXT(S, inter, "",
+                "links between nodes (train.nodes), \"100Mbit/s,5ms\"; empty: infinitely fast"),
     OPTION_INT(S, adapters, "1", 0, 1 << 20,
                "network adapters of a node, each as fast as `inter`, assigned to the node's "
                "workers in turn; 0: one a worker"),
