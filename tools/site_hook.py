@@ -173,21 +173,6 @@ def tree_pages():
     return sorted({p for p in listed.stdout.split() if not p.startswith("docs/") and os.path.exists(os.path.join(ROOT, p))})
 
 
-def keep(entries, files):
-    """A nav without pages that do not exist; `tools/check-links --reachable` names them."""
-    kept = []
-    for entry in entries:
-        ((title, value),) = entry.items()
-        if isinstance(value, list):
-            value = keep(value, files)
-        elif value not in files:
-            LOG.info(f"not written yet: {value}")
-            continue
-        if value:
-            kept.append({title: value})
-    return kept
-
-
 def on_files(files, config):
     global files_now
     files_now = files
@@ -195,7 +180,6 @@ def on_files(files, config):
         file = File("tree/" + path, ROOT, config["site_dir"], False)
         file.abs_src_path = os.path.join(ROOT, path)
         files.append(file)
-    config["nav"] = keep(config["nav"], files)
     return files
 
 

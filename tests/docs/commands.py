@@ -91,8 +91,6 @@ def small(command, arguments):
         return [], False
     stories = "stories" in get.get("train", "") + get.get("format", "") + get.get("valid", "")
     few = ["--data.stories=60"] if stories else []
-    if "dry_run" in get:
-        return few, False
     if get.get("oracle") == "null":
         return [], False
     more = few + ["--train.eval_batches=2"]
