@@ -19,6 +19,13 @@ says '^folder: new/run, which would be made$'
 [ ! -e new ] || die "a dry run made the folder"
 cp out planned
 
+# Without a mesh every worker of the node is a group, which a run that shards is warned of.
+succeeds "${run[@]}" --dry_run --mesh=
+says '^warning: zero1 x diloco: each worker is a group of its own and shares nothing, since all workers are on one node; '
+succeeds "${run[@]}" --dry_run --mesh= --shard=ddp
+! grep 'shares nothing' out || die "a method that shares nothing is warned of"
+succeeds "${run[@]}" --dry_run # as it follows
+
 # The run that follows has the header that was told.
 succeeds "${run[@]}"
 for line in model data device cluster workers; do

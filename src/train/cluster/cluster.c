@@ -155,13 +155,14 @@ static enum sotto_status resolve_strategy(struct cluster *c)
     struct strategy_config *s = &c->config->strategy;
     s->nodes = equal_nodes(c);
     TRY(strategy_resolve(s, c->size));
-    if (c->leads && !s->nodes && !*s->mesh && s->groups > 1 && strategy_shares(s)) {
+    if (c->leads && s->nodes < 2 && !*s->mesh && s->groups > 1 && strategy_shares(s)) {
         char method[OPTION_ROOM];
         strategy_describe(s, method);
-        log_warn("%s: each worker is a group of its own and shares nothing, since the nodes do not "
-                 "have the same number of consecutive workers; set strategy.mesh = RxS to change "
-                 "this",
-                 method);
+        log_warn("%s: each worker is a group of its own and shares nothing, since %s; set "
+                 "strategy.mesh = RxS for R groups of S workers",
+                 method,
+                 s->nodes ? "all workers are on one node"
+                          : "the nodes do not have the same number of consecutive workers");
     }
     return SOTTO_OK;
 }
