@@ -34,7 +34,7 @@ says '^What it means: on this link ddp needs 2.0 times as long as acco'
 echo 'GPU 0: A card' >gpu
 succeeds "${quickstart[@]}"
 says '^== on the GPU: A card$'
-says '^\(quickstart-run-methods was begun with --device=cpu, and goes on so: to make it anew with cuda, remove it\)$'
+says '^\(quickstart-run-methods was begun with --device=cpu and continues with it; to use cuda, remove the folder\)$'
 grep -qx 'device = cpu' quickstart-run-methods/ddp/compare.ini || die "it went on elsewhere"
 rm -r quickstart-run-methods
 succeeds "${quickstart[@]}"

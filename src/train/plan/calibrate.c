@@ -221,9 +221,11 @@ static enum sotto_status find_or_measure(struct run *run)
     if (!found)
         TRY(measure_machine(run, &c));
     keep_calibration(&run->config, &c);
+    const char *measured = strncmp(run->config.train.device, "cuda", 4) == 0
+                               ? "measured on this machine's GPU"
+                               : "measured on one core of this machine";
     log_info("a micro-batch takes %s, memory %s: %s%s", run->config.worker.step,
-             run->config.worker.memory, found ? "as " : "measured on one core of this machine",
-             found ? path : "");
+             run->config.worker.memory, found ? "as " : measured, found ? path : "");
     return path && !found ? calibration_write(path, key, &c) : SOTTO_OK;
 }
 
