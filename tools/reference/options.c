@@ -203,7 +203,7 @@ void write_method(const struct owned_section *sections, int n, const char *name,
     }
     if (!found)
         fprintf(out,
-                "%s`%s` has no options of its own. Options of all methods are in "
+                "%s`%s` has no options of its own. Options of all methods are in\n"
                 "[strategy](../reference/options.md#strategy).\n",
                 p ? "\n" : "", name);
 }
