@@ -26,15 +26,14 @@ static enum sotto_status relu_lm_check(const struct model_config *c)
     return SOTTO_OK;
 }
 
-#define AT(field) offsetof(struct model_config, field)
 static const struct arch_member members[] = {
-    {"num_hidden_layers", AT(layers), false, true},
-    {"hidden_size", AT(width), false, true},
-    {"num_attention_heads", AT(heads), false, true},
-    {"intermediate_size", AT(mlp_width), false, true},
-    {"max_position_embeddings", AT(positions), false, true},
-    {"vocab_size", AT(vocab), false, true},
-    {"layer_norm_eps", AT(norm_eps), true, false},
+    MEMBER_REQUIRED("num_hidden_layers", layers),
+    MEMBER_REQUIRED("hidden_size", width),
+    MEMBER_REQUIRED("num_attention_heads", heads),
+    MEMBER_REQUIRED("intermediate_size", mlp_width),
+    MEMBER_REQUIRED("max_position_embeddings", positions),
+    MEMBER_REQUIRED("vocab_size", vocab),
+    MEMBER_REAL("layer_norm_eps", norm_eps),
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 

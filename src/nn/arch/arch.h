@@ -1,15 +1,18 @@
-/* An architecture: builds a chain of layers, reads and writes config.json. One file each. */
+/* An architecture: builds a chain of layers, reads and writes config.json. */
 #ifndef SOTTO_NN_ARCH_ARCH_H
 #define SOTTO_NN_ARCH_ARCH_H
+
+#include <stddef.h>
 
 #include "base/json.h"
 #include "base/option/option.h"
 
+struct decoder;
 struct model;
 struct model_config;
 
-/* The architectures: a line each, and a file with its struct arch. The name is Hugging Face's
- * model_type. */
+/* The architectures: a line each, and a struct arch in families.c or in a file of its own. The name
+ * is Hugging Face's model_type. */
 #define ARCHS(ARCH)                                                                                \
     ARCH(GPT2, gpt2)                                                                               \
     ARCH(GPT_NEO, gpt_neo)                                                                         \
@@ -47,7 +50,8 @@ struct arch {
     int n_options;
     size_t config_bytes;
     bool text; /* a language model: has the sizes of [model], which text.c completes and checks */
-    const char *const *keys; /* (optional) keys of [model] that a model without `text` uses */
+    const struct decoder *decoder; /* (optional) the row of a family of families.c */
+    const char *const *keys;       /* (optional) keys of [model] that a model without `text` uses */
     const struct arch_rename *renames; /* (optional) the first match applies; ends with NULL */
     void (*defaults)(struct model_config *c);                 /* (optional) fills open sizes */
     enum sotto_status (*check)(const struct model_config *c); /* (optional) */
@@ -84,19 +88,37 @@ enum { IMAGE_SIDE = 1 << 14, IMAGE_CHANNELS = 4, IMAGE_CLASSES = 1 << 20 };
 ARCHS(ARCH_DECLARE)
 extern const struct arch *const archs[]; /* by enum model_arch; [0]: none */
 
-/* For language models: take open sizes from a preset, derive sizes from other sizes, and check that
- * the sizes fit together. */
+/* For language models: take open sizes from a preset (text_inherit: of the sizes of another
+ * architecture's preset only those that fit every architecture), derive sizes from other sizes, and
+ * check that the sizes fit together. */
 void text_inherit(struct model_config *c, const struct model_config *preset);
+void text_take(struct model_config *c, const struct model_config *from);
 enum sotto_status text_sizes(struct model_config *c);
 enum sotto_status text_check(const struct model_config *c);
 
-/* config.json by table: integer and real members of struct model_config under Hugging Face names.
- */
+/* config.json by table: members of struct model_config under Hugging Face's names, and booleans of
+ * which the architecture has one value. */
+enum member_kind { MEMBER_KIND_INT, MEMBER_KIND_REAL, MEMBER_KIND_TRUE, MEMBER_KIND_FALSE };
+
 struct arch_member {
     const char *hf;
-    size_t offset;
-    bool real, required;
+    enum member_kind kind;
+    size_t offset; /* of an int from 0 to 2^24, or of a double; unused by booleans */
+    bool required; /* an error if config.json has no such member, or null */
 };
+
+#define MEMBER_OF(name, type, field, needed)                                                       \
+    {                                                                                              \
+        .hf = (name), .kind = MEMBER_KIND_##type, .offset = offsetof(struct model_config, field),  \
+        .required = (needed)                                                                       \
+    }
+#define MEMBER_REQUIRED(name, field) MEMBER_OF(name, INT, field, true)
+#define MEMBER_INT(name, field) MEMBER_OF(name, INT, field, false)
+#define MEMBER_REAL(name, field) MEMBER_OF(name, REAL, field, false)
+#define MEMBER_FIXED(name, value)                                                                  \
+    {                                                                                              \
+        .hf = (name), .kind = (value) ? MEMBER_KIND_TRUE : MEMBER_KIND_FALSE                       \
+    }
 
 enum sotto_status arch_read(struct model_config *c, const json_t *json,
                             const struct arch_member *table, int n);
@@ -106,8 +128,8 @@ json_t *arch_write(const struct model_config *c, const struct arch_member *table
 /* Checks that a text member has one of the values in `known`; an absent member is fine. */
 enum sotto_status arch_expect(const json_t *json, const char *key, const char *const *known);
 
-/* Returns the angles of the rotary embedding, (head_width / 2), to be freed; NULL without memory.
- */
-float *arch_frequencies(const struct model_config *c);
+/* arch_expect, then copies the value of a present member to `name`. */
+enum sotto_status arch_read_name(const json_t *json, const char *key, const char *const *known,
+                                 char name[OPTION_ROOM]);
 
 #endif

@@ -3,27 +3,58 @@
 
 #include <string.h>
 
+static enum sotto_status read_integer(int *to, const char *key, const json_t *value)
+{
+    if (!json_is_integer(value))
+        return fail(SOTTO_EFORMAT, "\"%s\" must be an integer, got %s", key, json_kind(value));
+    const json_int_t number = json_integer_value(value);
+    if (number < 0 || number > 1 << 24)
+        return fail(SOTTO_EFORMAT, "\"%s\" = %lld is out of range", key, (long long)number);
+    *to = (int)number;
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_real(double *to, const char *key, const json_t *value)
+{
+    if (!json_is_number(value))
+        return fail(SOTTO_EFORMAT, "\"%s\" must be a number, got %s", key, json_kind(value));
+    *to = json_number_value(value);
+    return SOTTO_OK;
+}
+
+/* Refuses a boolean that is not `want`. */
+static enum sotto_status expect_boolean(bool want, const char *key, const json_t *value)
+{
+    if (!json_is_boolean(value))
+        return fail(SOTTO_EFORMAT, "\"%s\" must be true or false, got %s", key, json_kind(value));
+    if (json_is_true(value) != want)
+        return fail(SOTTO_EFORMAT, "\"%s\" = %s is not supported", key, want ? "false" : "true");
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_arch_member(struct model_config *c, const struct arch_member *m,
+                                          const json_t *value)
+{
+    void *to = (char *)c + m->offset;
+    switch (m->kind) {
+    case MEMBER_KIND_INT:
+        return read_integer(to, m->hf, value);
+    case MEMBER_KIND_REAL:
+        return read_real(to, m->hf, value);
+    default:
+        return expect_boolean(m->kind == MEMBER_KIND_TRUE, m->hf, value);
+    }
+}
+
 enum sotto_status arch_read(struct model_config *c, const json_t *json,
                             const struct arch_member *table, int n)
 {
     for (int i = 0; i < n; i++) {
         const json_t *value = json_object_get(json, table[i].hf);
-        void *to = (char *)c + table[i].offset;
-        if (!value || json_is_null(value)) {
-            if (table[i].required)
-                return fail(SOTTO_EFORMAT, "\"%s\" is missing", table[i].hf);
-        } else if (table[i].real && json_is_number(value)) {
-            *(double *)to = json_number_value(value);
-        } else if (!table[i].real && json_is_integer(value)) {
-            json_int_t number = json_integer_value(value);
-            if (number < 0 || number > 1 << 24)
-                return fail(SOTTO_EFORMAT, "\"%s\" = %lld is out of range", table[i].hf,
-                            (long long)number);
-            *(int *)to = (int)number;
-        } else {
-            return fail(SOTTO_EFORMAT, "\"%s\" must be %s, got %s", table[i].hf,
-                        table[i].real ? "a number" : "an integer", json_kind(value));
-        }
+        if (value && !json_is_null(value))
+            TRY(read_arch_member(c, &table[i], value));
+        else if (table[i].required)
+            return fail(SOTTO_EFORMAT, "\"%s\" is missing", table[i].hf);
     }
     const json_t *tied = json_object_get(json, "tie_word_embeddings");
     if (!tied || json_is_null(tied))
@@ -35,17 +66,26 @@ enum sotto_status arch_read(struct model_config *c, const json_t *json,
     return SOTTO_OK;
 }
 
+static json_t *member_value(const struct model_config *c, const struct arch_member *m)
+{
+    const void *from = (const char *)c + m->offset;
+    switch (m->kind) {
+    case MEMBER_KIND_INT:
+        return json_integer(*(const int *)from);
+    case MEMBER_KIND_REAL:
+        return json_real(*(const double *)from);
+    default:
+        return json_boolean(m->kind == MEMBER_KIND_TRUE);
+    }
+}
+
 json_t *arch_write(const struct model_config *c, const struct arch_member *table, int n,
                    const char *hf_class)
 {
     json_t *json = json_object();
     json_object_set_new(json, "architectures", json_pack("[s]", hf_class));
-    for (int i = 0; i < n; i++) {
-        const void *from = (const char *)c + table[i].offset;
-        json_object_set_new(json, table[i].hf,
-                            table[i].real ? json_real(*(const double *)from)
-                                          : json_integer(*(const int *)from));
-    }
+    for (int i = 0; i < n; i++)
+        json_object_set_new(json, table[i].hf, member_value(c, &table[i]));
     return json;
 }
 
@@ -61,4 +101,14 @@ enum sotto_status arch_expect(const json_t *json, const char *key, const char *c
             return SOTTO_OK;
     return fail(SOTTO_EFORMAT, "\"%s\" = \"%s\" is not supported: want \"%s\"", key,
                 json_string_value(value), known[0]);
+}
+
+enum sotto_status arch_read_name(const json_t *json, const char *key, const char *const *known,
+                                 char name[OPTION_ROOM])
+{
+    TRY(arch_expect(json, key, known));
+    const char *value = json_string_value(json_object_get(json, key));
+    if (value)
+        strcpy(name, value);
+    return SOTTO_OK;
 }

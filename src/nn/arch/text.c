@@ -1,12 +1,9 @@
 /* Parts that language models share: sizes of a transformer, given and derived. */
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nn/config.h"
 
-/* Takes the sizes that the user left open from the preset. */
-static void take_sizes(struct model_config *c, const struct model_config *from)
+void text_take(struct model_config *c, const struct model_config *from)
 {
 #define TAKE(field)                                                                                \
     if (!c->field)                                                                                 \
@@ -40,7 +37,7 @@ static void take_sizes(struct model_config *c, const struct model_config *from)
 void text_inherit(struct model_config *c, const struct model_config *preset)
 {
     if (c->arch == preset->arch) {
-        take_sizes(c, preset);
+        text_take(c, preset);
         return;
     }
     const struct model_config sizes = {.layers = preset->layers, /* all else is another's */
@@ -48,7 +45,7 @@ void text_inherit(struct model_config *c, const struct model_config *preset)
                                        .heads = preset->heads,
                                        .vocab = preset->vocab,
                                        .positions = preset->positions};
-    take_sizes(c, &sizes);
+    text_take(c, &sizes);
 }
 
 enum sotto_status text_sizes(struct model_config *c)
@@ -92,13 +89,4 @@ bool model_config_local(const struct model_config *c, int i)
 {
     size_t length = strlen(c->pattern);
     return length && c->pattern[(size_t)i % length] == 'l';
-}
-
-float *arch_frequencies(const struct model_config *c)
-{
-    int half = c->head_width / 2;
-    float *f = malloc((size_t)half * sizeof *f);
-    for (int i = 0; f && i < half; i++)
-        f[i] = (float)(1.0 / pow(c->rope_theta, 2.0 * i / c->head_width));
-    return f;
 }

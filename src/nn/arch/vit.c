@@ -178,14 +178,11 @@ static enum sotto_status vit_build(struct model *m)
     return SOTTO_OK;
 }
 
-#define AT(field) offsetof(struct model_config, field)
 static const struct arch_member members[] = {
-    {"num_hidden_layers", AT(layers), false, false},
-    {"hidden_size", AT(width), false, false},
-    {"num_attention_heads", AT(heads), false, false},
-    {"intermediate_size", AT(mlp_width), false, false},
-    {"layer_norm_eps", AT(norm_eps), true, false},
-    {"initializer_range", AT(init_std), true, false},
+    MEMBER_INT("num_hidden_layers", layers),  MEMBER_INT("hidden_size", width),
+    MEMBER_INT("num_attention_heads", heads), MEMBER_INT("intermediate_size", mlp_width),
+    MEMBER_REAL("layer_norm_eps", norm_eps),  MEMBER_REAL("initializer_range", init_std),
+    MEMBER_FIXED("qkv_bias", true),
 };
 enum { MEMBERS = sizeof members / sizeof *members };
 
@@ -200,12 +197,7 @@ static enum sotto_status vit_from_json(struct model_config *c, const json_t *jso
     v->image.height = v->image.width = 224;
     TRY(arch_read(c, json, members, MEMBERS));
     c->tied = TIED_UNSET;
-    TRY(arch_expect(json, "hidden_act", activations));
-    const json_t *name = json_object_get(json, "hidden_act");
-    if (json_is_string(name))
-        strcpy(c->activation, json_string_value(name));
-    if (!json_get_bool_or(json, "qkv_bias", true))
-        return fail(SOTTO_EFORMAT, "\"qkv_bias\" = false is not supported");
+    TRY(arch_read_name(json, "hidden_act", activations, c->activation));
     TRY(image_integer(json, "patch_size", &v->patch));
     return image_read(&v->image, json);
 }
@@ -216,7 +208,6 @@ static json_t *vit_to_json(const struct model_config *c)
     json_t *json = arch_write(c, members, MEMBERS, arch_vit.hf_class);
     json_object_set_new(json, "hidden_act", json_string(c->activation));
     json_object_set_new(json, "patch_size", json_integer(v->patch));
-    json_object_set_new(json, "qkv_bias", json_true());
     json_object_set_new(json, "hidden_dropout_prob", json_real(0));
     json_object_set_new(json, "attention_probs_dropout_prob", json_real(0));
     image_write(&v->image, json);
