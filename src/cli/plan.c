@@ -134,15 +134,23 @@ static void print_options(const struct run *run)
     }
 }
 
+static int64_t round_samples(const struct run_config *c, int workers)
+{
+    return (int64_t)workers * c->strategy.accumulate * c->train.batch;
+}
+
 /* Prints the length of the run. The samples of a round depend on timing for methods that compute
- * during communication. */
+ * during communication. How often the run goes through its data is not known if a resumed run's
+ * rounds have other samples than the rounds before. */
 static int64_t print_length(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
     const struct sample_kind *kind = run_kind(run);
     const bool elastic = strategy_elastic(&run->config.strategy);
-    const int64_t samples = (int64_t)run->cluster.size * run->config.strategy.accumulate * t->batch;
+    const int64_t samples = round_samples(&run->config, run->cluster.size);
     const int64_t rounds = budget_rounds(t, &(struct budget_spent){0}, samples);
+    const bool changed =
+        run->before && samples != round_samples(run->before, run->before->train.workers);
     printf("length: ");
     if (rounds < BUDGET_UNKNOWN)
         printf("%s%lld rounds, each of %s%lld %s", elastic && t->steps < 0 ? "about " : "",
@@ -152,7 +160,7 @@ static int64_t print_length(const struct run *run)
         printf(" (%lld tokens)", (long long)(samples * t->seq));
     if (t->seconds > 0)
         printf("%s%g s", rounds < BUDGET_UNKNOWN ? ", at most " : "", t->seconds);
-    if (run->train && rounds < BUDGET_UNKNOWN && loader_tokens(run->train) > 0)
+    if (run->train && rounds < BUDGET_UNKNOWN && loader_tokens(run->train) > 0 && !changed)
         printf("; %.2f times through the data",
                (double)rounds * (double)samples * t->seq / (double)loader_tokens(run->train));
     printf("\n");
@@ -232,19 +240,18 @@ static enum sotto_status print_estimate(const struct run *run)
     return SOTTO_OK;
 }
 
-static enum sotto_status print_disk(const struct run *run)
+static enum sotto_status print_disk(const struct run *run, struct disk_needs *n)
 {
     const struct available a = available_disk(run->config.train.out);
-    struct disk_needs n;
     if (!run_keeps(run))
         return SOTTO_OK;
-    TRY(disk_needs(run, &n));
-    printf("disk: about %.0f bytes a checkpoint, up to %lld at once", n.checkpoint,
-           (long long)n.most);
-    if (n.present)
-        printf(", of which %lld %s already there", (long long)n.present,
-               n.present == 1 ? "is" : "are");
-    printf(": %.1f MB more", n.more / 1e6);
+    TRY(disk_needs(run, n));
+    printf("disk: about %.0f bytes a checkpoint, up to %lld at once", n->checkpoint,
+           (long long)n->most);
+    if (n->present)
+        printf(", of which %lld %s already there", (long long)n->present,
+               n->present == 1 ? "is" : "are");
+    printf(": %.1f MB more", n->more / 1e6);
     if (isfinite(a.bytes))
         printf("; %.0f MB are left", a.bytes / 1e6);
     printf("\n");
@@ -257,6 +264,7 @@ enum sotto_status plan_print(const struct run *run)
     print_header(run);
     print_method(run);
     print_options(run);
+    struct disk_needs disk = {0};
     const int64_t rounds = print_length(run);
     if (!*run->checkpoint) { /* otherwise printed when the run began */
         run_warn_rare(run, rounds);
@@ -266,11 +274,11 @@ enum sotto_status plan_print(const struct run *run)
     cluster_warn_cores(&run->cluster);
     TRY(print_traffic(run));
     TRY(print_estimate(run));
-    TRY(print_disk(run));
+    TRY(print_disk(run, &disk));
     printf("folder: %s%s\n", t->out,
            *run->checkpoint      ? ", whose run would be continued"
            : file_exists(t->out) ? ", which exists"
                                  : ", which would be made");
     printf("dry run: nothing was trained, and the folder is as it was\n");
-    return SOTTO_OK;
+    return t->check_disk && run_keeps(run) ? disk_check(run, &disk) : SOTTO_OK;
 }

@@ -38,7 +38,7 @@ train=("$sotto" train "${tiny[@]}" --out=disk/run --save_every=5 --keep=1 --opti
 succeeds "${train[@]}" --steps=5
 cp -r disk/run before
 
-# Too small for what will be kept: refused before a round, by a dry run too.
+# Too small for what will be kept: refused before a round, by a dry run too, after its plan.
 for again in --out=disk/other --dry_run; do
     fails_with "and the disk of disk/other has" "${train[@]}" --steps=100 --keep=4 --out=disk/other $again
     says '^sotto: the checkpoints of this run need about 2.[0-9]* MB of disk .5 at once, including the one being written, of 49. KB each., and'
@@ -46,6 +46,7 @@ for again in --out=disk/other --dry_run; do
     ! grep -q '^step ' out || die "it was trained: $(cat out)"
     [ ! -e disk/other ] || die "a refused run left its folder"
 done
+says '^memory: about .* on this machine'
 head -c 1400k /dev/zero >disk/filler
 fails_with "and the disk of disk/run has" "${train[@]}" --steps=20 --resume
 succeeds "$sotto" train --resume disk/run --steps=5

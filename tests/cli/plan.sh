@@ -32,6 +32,12 @@ for line in model data device cluster workers; do
     [ "$(grep "^$line:" planned)" = "$(grep "^$line:" out)" ] || die "planned another $line: $(cat planned)"
 done
 
+# Resumed with other workers it has no one number of samples a round, and how often it goes through the data is left out.
+succeeds "$sotto" train --resume new/run --steps=8 --dry_run
+says '^length: 8 rounds, each of 16 samples \(512 tokens\); [0-9.]+ times through the data$'
+succeeds "$sotto" train --resume new/run --steps=8 --workers=2 --mesh=1x2 --dry_run
+says '^length: 8 rounds, each of 8 samples \(256 tokens\)$'
+
 # What workers send is known to the byte; with async-diloco to a fourth, since the server's parameters come to all in the end,
 # when the model is evaluated and saved.
 sends() { # strategy and its options

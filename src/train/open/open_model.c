@@ -159,7 +159,8 @@ static enum sotto_status check_run_disk(struct run *run)
     struct disk_needs needs;
     TRY(disk_needs(run, &needs));
     run->checkpoint_bytes = needs.checkpoint;
-    return run->config.train.check_disk ? disk_check(run, &needs) : SOTTO_OK;
+    const bool checks = run->config.train.check_disk && !run->planned;
+    return checks ? disk_check(run, &needs) : SOTTO_OK;
 }
 
 static enum sotto_status allocate_start(struct run *run)

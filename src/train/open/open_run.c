@@ -224,6 +224,7 @@ enum sotto_status run_plan(struct run *run, const struct run_config *config, con
 {
     clear_run(run, config);
     run->watch.from = from;
+    run->planned = true;
     return open_parts(run, false);
 }
 

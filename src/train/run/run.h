@@ -119,6 +119,7 @@ struct run {
     char lent_folder[FILE_PATH_ROOM]; /* of small files of the model that training starts from; "":
                                          none */
     bool refused;                     /* rank 0: the checkpoint does not fit the configuration */
+    bool planned;                     /* opened by run_plan: the disk is checked after the plan */
     struct run_watch watch;
     struct rundir dir; /* on rank 0 */
     double
