@@ -53,6 +53,10 @@ MODELS = {  # file name: (model_type, configuration)
         attention_types=[[["global", "local"], 1], [["global"], 1]], window_size=5, **NO_IDS)),
     "llama": ("llama", dict(LLAMA, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=500.0))),
     "llama_tied": ("llama", dict(LLAMA, num_key_value_heads=4, tie_word_embeddings=True)),
+    "llama3": ("llama", dict(LLAMA, num_key_value_heads=2, rope_parameters=dict(
+        rope_type="llama3", rope_theta=400.0, factor=8.0, low_freq_factor=0.5, high_freq_factor=4.0,
+        original_max_position_embeddings=30))),  # a frequency is kept, one is between, two are divided
+    "llama_linear": ("llama", dict(LLAMA, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=4.0))),
     "olmo2": ("olmo2", dict(LLAMA, num_key_value_heads=2)),
 }
 

@@ -236,14 +236,8 @@ enum sotto_status model_config_check(const struct model_config *c)
 
 static enum sotto_status unknown_model_type(const char *type)
 {
-    char names[256] = "";
-    size_t used = 0;
-    for (int a = ARCH_UNSET + 1; a < ARCH_COUNT && used < sizeof names; a++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                 a == ARCH_UNSET + 1  ? ""
-                                 : a + 1 < ARCH_COUNT ? ", "
-                                                      : " or ",
-                                 arch_names[a]);
+    char names[ARCH_LIST_ROOM];
+    arch_list(names, arch_names + ARCH_UNSET + 1);
     return fail(SOTTO_EFORMAT, "model_type '%s' is not supported: want %s", type, names);
 }
 

@@ -13,6 +13,15 @@
 enum { ARCH_ROOM = 256 }; /* bytes of an architecture's own configuration */
 enum model_tied { TIED_UNSET, TIED_YES, TIED_NO };
 
+/* Rotary frequencies for sequences longer than those of the first training. LLAMA3 divides low
+ * frequencies by `factor`: those of less than `low` turns in `original` positions wholly, those of
+ * more than `high` turns not at all. LINEAR divides all. */
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+struct rope_scaling {
+    enum rope_kind kind;
+    double factor, low, high, original;
+};
+
 /* [model]. A field that is 0, "" or unset is filled in by model_config_resolve. */
 struct model_config {
     char preset[OPTION_ROOM];
@@ -23,7 +32,8 @@ struct model_config {
     char pattern[OPTION_ROOM];    /* 'g'lobal or 'l'ocal a layer, repeated */
     char activation[OPTION_ROOM]; /* by its Hugging Face name */
     double norm_eps, rope_theta, init_std;
-    int tied; /* enum model_tied: the output projection is the token embedding */
+    struct rope_scaling rope; /* of config.json */
+    int tied;                 /* enum model_tied: the output projection is the token embedding */
     /* The configurations that architectures have of their own, by enum model_arch. */
     _Alignas(max_align_t) unsigned char own[ARCH_COUNT][ARCH_ROOM];
 };

@@ -98,6 +98,9 @@ static void assert_same_config(const struct model_config *a, const struct model_
                         archs[a->arch]->config_bytes);
     assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta &&
                 a->init_std == b->init_std);
+    const struct rope_scaling *r = &a->rope, *s = &b->rope;
+    assert_true(r->kind == s->kind && r->factor == s->factor && r->low == s->low &&
+                r->high == s->high && r->original == s->original);
 }
 
 static void round_trip(struct model_config c)
@@ -189,6 +192,19 @@ static void config_json_of_others(void **state)
     assert_ok(model_config_from_json(&c, json));
     assert_true(c.rope_theta == 7.5);
     json_decref(json);
+    /* Llama 3.1's, and the same as transformers 5 writes it; a missing length is the longest. */
+    json = parse("{" LLAMA ",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\","
+                 "\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4.5}}");
+    assert_ok(model_config_from_json(&c, json));
+    assert_true(c.rope_theta == 5e5 && c.rope.kind == ROPE_LLAMA3 && c.rope.factor == 8);
+    assert_true(c.rope.low == 1 && c.rope.high == 4.5 && c.rope.original == 8);
+    json_decref(json);
+    round_trip(c);
+    json = parse("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}");
+    assert_ok(model_config_from_json(&c, json));
+    assert_true(c.rope_theta == 10000 && c.rope.kind == ROPE_LINEAR && c.rope.factor == 2);
+    json_decref(json);
+    round_trip(c);
 }
 
 /* What a config.json does not say is what transformers' classes of configurations take there. */
@@ -325,9 +341,15 @@ static void config_json_errors(void **state)
          "attention kind 1 must be \"global\" or \"local\"", SOTTO_EFORMAT},
         {"{" NEO ",\"attention_types\":[[\"global\",2]]}", "\"attention_types\"", SOTTO_EFORMAT},
         {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}",
-         "\"rope_type\" = \"yarn\" is not supported", SOTTO_EFORMAT},
-        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
-         "\"type\" = \"linear\" is not supported", SOTTO_EFORMAT},
+         "\"rope_type\" = \"yarn\" is not supported: want default, linear or llama3",
+         SOTTO_EFORMAT},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}",
+         "\"factor\" of a rope of type linear must be a number, got none", SOTTO_EFORMAT},
+        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}}",
+         "factor = 0 must be in (0, 1e6]", SOTTO_EINVAL},
+        {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2,"
+         "\"low_freq_factor\":4,\"high_freq_factor\":1}}",
+         "low_freq_factor < high_freq_factor", SOTTO_EINVAL},
         {"{" LLAMA ",\"rope_scaling\":[1]}", "\"rope_scaling\" must be an object, got array",
          SOTTO_EFORMAT},
         {"{" LLAMA ",\"rope_theta\":-5}", "rope_theta", SOTTO_EINVAL},

@@ -125,6 +125,10 @@ enum sotto_status arch_read(struct model_config *c, const json_t *json,
 json_t *arch_write(const struct model_config *c, const struct arch_member *table, int n,
                    const char *hf_class);
 
+/* Writes "a, b or c" for messages; `names` ends with NULL. */
+enum { ARCH_LIST_ROOM = 256 };
+void arch_list(char out[ARCH_LIST_ROOM], const char *const *names);
+
 /* Checks that a text member has one of the values in `known`; an absent member is fine. */
 enum sotto_status arch_expect(const json_t *json, const char *key, const char *const *known);
 

@@ -1,6 +1,7 @@
 /* Members of config.json by table, for architectures to read and write. */
 #include "nn/config.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static enum sotto_status read_integer(int *to, const char *key, const json_t *value)
@@ -89,6 +90,17 @@ json_t *arch_write(const struct model_config *c, const struct arch_member *table
     return json;
 }
 
+void arch_list(char out[ARCH_LIST_ROOM], const char *const *names)
+{
+    size_t used = 0;
+    for (int i = 0; names[i] && used < ARCH_LIST_ROOM; i++)
+        used += (size_t)snprintf(out + used, ARCH_LIST_ROOM - used, "%s%s",
+                                 i == 0         ? ""
+                                 : names[i + 1] ? ", "
+                                                : " or ",
+                                 names[i]);
+}
+
 enum sotto_status arch_expect(const json_t *json, const char *key, const char *const *known)
 {
     const json_t *value = json_object_get(json, key);
@@ -99,8 +111,10 @@ enum sotto_status arch_expect(const json_t *json, const char *key, const char *c
     for (int i = 0; known[i]; i++)
         if (strcmp(known[i], json_string_value(value)) == 0)
             return SOTTO_OK;
-    return fail(SOTTO_EFORMAT, "\"%s\" = \"%s\" is not supported: want \"%s\"", key,
-                json_string_value(value), known[0]);
+    char names[ARCH_LIST_ROOM];
+    arch_list(names, known);
+    return fail(SOTTO_EFORMAT, "\"%s\" = \"%s\" is not supported: want %s", key,
+                json_string_value(value), names);
 }
 
 enum sotto_status arch_read_name(const json_t *json, const char *key, const char *const *known,

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nn/arch/build.h"
@@ -58,17 +57,6 @@ static double residual_std(const struct decoder_block *b)
     return b->d->choices.narrow_init ? c->init_std / sqrt(2.0 * c->layers) : c->init_std;
 }
 
-/* Returns the angles of the rotary embedding, (head_width / 2), to be freed; NULL without memory.
- */
-static float *rotary_frequencies(const struct model_config *c)
-{
-    int half = c->head_width / 2;
-    float *f = malloc((size_t)half * sizeof *f);
-    for (int i = 0; f && i < half; i++)
-        f[i] = (float)(1.0 / pow(c->rope_theta, 2.0 * i / c->head_width));
-    return f;
-}
-
 /* Adds the tensors of the attention layer `a`, whose sizes are set. */
 static void add_projections(const struct decoder_block *b, struct attention_layer *a)
 {
@@ -100,7 +88,7 @@ static enum sotto_status decoder_add_attention(const struct decoder_block *b)
     const struct decoder_choices *has = &b->d->choices;
     const struct model_config *c = &b->m->config;
     struct attention_layer *a = model_begin(b->m, &attention_ops, sizeof *a);
-    if (!a || (!has->positions && !(a->frequencies = rotary_frequencies(c))))
+    if (!a || (!has->positions && !(a->frequencies = rope_frequencies(c))))
         return fail(SOTTO_ENOMEM, "no memory for layer %d", b->i);
     a->width = c->width;
     a->heads = c->heads;

@@ -74,6 +74,13 @@ enum sotto_status decoder_from_json(struct model_config *c, const json_t *json);
 json_t *decoder_to_json(const struct model_config *c);
 enum sotto_status decoder_build(struct model *m);
 
+/* The rotary part of the same. rope_frequencies returns radians a position, (head_width / 2), to be
+ * freed; NULL without memory. */
+enum sotto_status rope_check(const struct model_config *c);
+enum sotto_status rope_read(struct model_config *c, const json_t *json);
+json_t *rope_write(const struct model_config *c);
+float *rope_frequencies(const struct model_config *c);
+
 /* The members of a family's struct arch, with the row `word`. */
 #define DECODER(id, word)                                                                          \
     .number = ARCH_##id, .name = #word, .text = true, .decoder = &(word),                          \

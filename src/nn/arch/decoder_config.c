@@ -1,5 +1,4 @@
 /* The configuration of decoders: defaults and limits of a family, and config.json. */
-#include <stdio.h>
 #include <string.h>
 
 #include "nn/arch/decoder.h"
@@ -49,10 +48,7 @@ static enum sotto_status check_heads(const struct model_config *c)
     if (has->positions && c->rope_theta != 0)
         return fail(SOTTO_EINVAL, "rope_theta = %g: %s learns its positions", c->rope_theta,
                     family);
-    if (!has->positions && c->head_width % 2)
-        return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions",
-                    c->head_width);
-    return SOTTO_OK;
+    return has->positions ? SOTTO_OK : rope_check(c);
 }
 
 static enum sotto_status check_windows(const struct model_config *c)
@@ -72,15 +68,13 @@ static enum sotto_status check_windows(const struct model_config *c)
 static enum sotto_status check_activation(const struct model_config *c)
 {
     const char *const *known = decoder_of(c)->activations;
-    char names[128] = "";
-    for (int i = 0; known[i]; i++) {
+    char names[ARCH_LIST_ROOM];
+    for (int i = 0; known[i]; i++)
         if (strcmp(known[i], c->activation) == 0)
             return SOTTO_OK;
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", known[i]);
-    }
-    return fail(SOTTO_EINVAL, "activation '%s': %s has %s", c->activation, archs[c->arch]->name,
-                names);
+    arch_list(names, known);
+    return fail(SOTTO_EINVAL, "activation '%s' is not known in %s: want %s", c->activation,
+                archs[c->arch]->name, names);
 }
 
 enum sotto_status decoder_check(const struct model_config *c)
@@ -90,33 +84,14 @@ enum sotto_status decoder_check(const struct model_config *c)
     return check_activation(c);
 }
 
-/* Reads "rope_scaling" of older files and "rope_parameters" of newer files. */
-static enum sotto_status read_rope(struct model_config *c, const json_t *json, const char *key)
-{
-    static const char *const plain[] = {"default", NULL};
-    const json_t *rope = json_object_get(json, key);
-    if (!rope || json_is_null(rope))
-        return SOTTO_OK;
-    if (!json_is_object(rope))
-        return fail(SOTTO_EFORMAT, "\"%s\" must be an object, got %s", key, json_kind(rope));
-    TRY(arch_expect(rope, "rope_type", plain));
-    TRY(arch_expect(rope, "type", plain));
-    const json_t *theta = json_object_get(rope, "rope_theta");
-    if (json_is_number(theta))
-        c->rope_theta = json_number_value(theta);
-    return SOTTO_OK;
-}
-
 enum sotto_status decoder_from_json(struct model_config *c, const json_t *json)
 {
     const struct decoder *d = decoder_of(c);
     text_take(c, &d->absent);
     TRY(arch_read(c, json, d->members, d->n_members));
     TRY(arch_read_name(json, d->activation, d->activations, c->activation));
-    if (!d->choices.positions) {
-        TRY(read_rope(c, json, "rope_scaling"));
-        TRY(read_rope(c, json, "rope_parameters"));
-    }
+    if (!d->choices.positions)
+        TRY(rope_read(c, json));
     return d->read ? d->read(c, json) : SOTTO_OK;
 }
 
@@ -126,9 +101,7 @@ json_t *decoder_to_json(const struct model_config *c)
     json_t *json = arch_write(c, d->members, d->n_members, archs[c->arch]->hf_class);
     json_object_set_new(json, d->activation, json_string(c->activation));
     if (!d->choices.positions)
-        json_object_set_new(
-            json, "rope_parameters",
-            json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", c->rope_theta));
+        json_object_set_new(json, "rope_parameters", rope_write(c));
     if (d->write)
         d->write(c, json);
     return json;

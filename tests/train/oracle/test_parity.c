@@ -105,6 +105,8 @@ static void llama(void **state)
     (void)state;
     check("llama");
     check("llama_tied");
+    check("llama3");
+    check("llama_linear");
 }
 
 static void olmo2(void **state)
