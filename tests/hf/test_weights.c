@@ -352,10 +352,10 @@ static void tensors_of_others(void **state)
         {"transformer.h.1.attn.attention.bias", SAFETENSORS_U8},
     };
     static const struct other_tensor biases[] = {
-        {"model.layers.1.self_attn.v_proj.bias", SAFETENSORS_F32},
-        {"model.layers.0.self_attn.v_proj.bias", SAFETENSORS_F32},
-        {"model.layers.0.self_attn.q_proj.bias", SAFETENSORS_F32},
-        {"model.layers.0.self_attn.k_proj.bias", SAFETENSORS_F32},
+        {"model.layers.1.mlp.up_proj.bias", SAFETENSORS_F32},
+        {"model.layers.0.mlp.up_proj.bias", SAFETENSORS_F32},
+        {"model.layers.0.mlp.gate_proj.bias", SAFETENSORS_F32},
+        {"model.layers.0.mlp.down_proj.bias", SAFETENSORS_F32},
     };
     static const struct other_tensor floats[] = {{"h.0.attn.attention.bias", SAFETENSORS_F32}};
     for (int which = 0; which < TINY; which++) {
@@ -368,9 +368,9 @@ static void tensors_of_others(void **state)
         assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
                      "4 tensors are not in the model");
         assert_non_null(strstr(sotto_error(), archs[s.model.config.arch]->name));
-        assert_non_null(strstr(sotto_error(), ": 'model.layers.0.self_attn.k_proj.bias', "
-                                              "'model.layers.0.self_attn.q_proj.bias', "
-                                              "'model.layers.0.self_attn.v_proj.bias', ..."));
+        assert_non_null(strstr(sotto_error(), ": 'model.layers.0.mlp.down_proj.bias', "
+                                              "'model.layers.0.mlp.gate_proj.bias', "
+                                              "'model.layers.0.mlp.up_proj.bias', ..."));
         write_with(&s, floats, 1, NULL);
         assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
                      "1 tensor is not in the model");

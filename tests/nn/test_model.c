@@ -164,6 +164,11 @@ static void config_json_round_trip(void **state)
     "\"num_attention_heads\":4,\"intermediate_size\":8,\"max_position_embeddings\":8,"             \
     "\"vocab_size\":9"
 
+#define QWEN2                                                                                      \
+    "\"model_type\":\"qwen2\",\"num_hidden_layers\":2,\"hidden_size\":64,"                         \
+    "\"num_attention_heads\":32,\"intermediate_size\":8,\"max_position_embeddings\":8,"            \
+    "\"vocab_size\":9"
+
 /* Files as others write them: members in either spelling, null where transformers writes null. */
 static void config_json_of_others(void **state)
 {
@@ -242,6 +247,26 @@ static void config_json_of_required_members(void **state)
           .norm_eps = 1e-5,
           .rope_theta = 10000,
           .tied = TIED_NO}},
+        {QWEN2,
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
+        {QWEN2 ",\"use_sliding_window\":true,\"max_window_layers\":1",
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
+          .rope_theta = 10000,
+          .tied = TIED_NO,
+          .pattern = "gl",
+          .window = 4096}},
+        {QWEN2 ",\"use_sliding_window\":true,\"sliding_window\":null,\"max_window_layers\":1",
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct model_config *want = &cases[i].want;
@@ -307,7 +332,7 @@ static void config_json_errors(void **state)
         {"[]", "", SOTTO_EFORMAT},
         {"{\"model_type\":3}", "model_type", SOTTO_EFORMAT},
         {"{\"model_type\":\"bert\"}",
-         "'bert' is not supported: want gpt2, gpt_neo, llama, olmo2, mlp, resnet or vit",
+         "'bert' is not supported: want gpt2, gpt_neo, llama, olmo2, qwen2, mlp, resnet or vit",
          SOTTO_EFORMAT},
         {"{\"model_type\":\"preset\"}", "'preset' is not supported", SOTTO_EFORMAT},
         {"{" GPT2 "\"n_positions\":8}", "\"vocab_size\" is missing", SOTTO_EFORMAT},
@@ -358,6 +383,9 @@ static void config_json_errors(void **state)
          SOTTO_EFORMAT},
         {"{" LLAMA ",\"num_key_value_heads\":3}", "heads = 4 is not a multiple of kv_heads = 3",
          SOTTO_EINVAL},
+        {"{" QWEN2 ",\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\",\"x\"]}",
+         "\"layer_types\" must have", SOTTO_EFORMAT},
+        {"{" QWEN2 ",\"num_key_value_heads\":3}", "not a multiple of kv_heads = 3", SOTTO_EINVAL},
         {"{" LLAMA ",\"head_dim\":5}", "head_width = 5 must be even", SOTTO_EINVAL},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

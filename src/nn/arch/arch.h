@@ -18,6 +18,7 @@ struct model_config;
     ARCH(GPT_NEO, gpt_neo)                                                                         \
     ARCH(LLAMA, llama)                                                                             \
     ARCH(OLMO2, olmo2)                                                                             \
+    ARCH(QWEN2, qwen2)                                                                             \
     ARCH(MLP, mlp)                                                                                 \
     ARCH(RESNET, resnet)                                                                           \
     ARCH(VIT, vit)
@@ -103,7 +104,9 @@ enum member_kind { MEMBER_KIND_INT, MEMBER_KIND_REAL, MEMBER_KIND_TRUE, MEMBER_K
 struct arch_member {
     const char *hf;
     enum member_kind kind;
-    size_t offset; /* of an int from 0 to 2^24, or of a double; unused by booleans */
+    /* of an int from 0 to 2^24, which is null in config.json if it is 0, or of a double; unused by
+     * booleans */
+    size_t offset;
     bool required; /* an error if config.json has no such member, or null */
 };
 

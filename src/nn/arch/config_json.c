@@ -37,6 +37,11 @@ static enum sotto_status read_arch_member(struct model_config *c, const struct a
                                           const json_t *value)
 {
     void *to = (char *)c + m->offset;
+    if (json_is_null(value)) {
+        if (m->kind == MEMBER_KIND_INT)
+            *(int *)to = 0;
+        return SOTTO_OK;
+    }
     switch (m->kind) {
     case MEMBER_KIND_INT:
         return read_integer(to, m->hf, value);
@@ -52,10 +57,10 @@ enum sotto_status arch_read(struct model_config *c, const json_t *json,
 {
     for (int i = 0; i < n; i++) {
         const json_t *value = json_object_get(json, table[i].hf);
-        if (value && !json_is_null(value))
-            TRY(read_arch_member(c, &table[i], value));
-        else if (table[i].required)
+        if (table[i].required && (!value || json_is_null(value)))
             return fail(SOTTO_EFORMAT, "\"%s\" is missing", table[i].hf);
+        if (value)
+            TRY(read_arch_member(c, &table[i], value));
     }
     const json_t *tied = json_object_get(json, "tie_word_embeddings");
     if (!tied || json_is_null(tied))
@@ -72,7 +77,7 @@ static json_t *member_value(const struct model_config *c, const struct arch_memb
     const void *from = (const char *)c + m->offset;
     switch (m->kind) {
     case MEMBER_KIND_INT:
-        return json_integer(*(const int *)from);
+        return *(const int *)from ? json_integer(*(const int *)from) : json_null();
     case MEMBER_KIND_REAL:
         return json_real(*(const double *)from);
     default:

@@ -32,6 +32,8 @@ void decoder_defaults(struct model_config *c)
         c->mlp_width = d->choices.gated ? (8 * c->width / 3 + 31) / 32 * 32 : 4 * c->width;
     if (!*c->activation)
         strcpy(c->activation, d->activations[0]);
+    if (c->window && !*c->pattern)
+        strcpy(c->pattern, "l");
     shorten_pattern(c);
 }
 
@@ -59,6 +61,8 @@ static enum sotto_status check_windows(const struct model_config *c)
                     c->pattern, family);
     if (c->pattern[strspn(c->pattern, "gl")])
         return fail(SOTTO_EINVAL, "pattern '%s' must consist of g and l", c->pattern);
+    if (strchr(c->pattern, 'l') && !c->window)
+        return fail(SOTTO_EINVAL, "pattern '%s': local layers need model.window", c->pattern);
     if (*c->pattern && (size_t)c->layers >= sizeof c->pattern) /* config.json lists every layer */
         return fail(SOTTO_EINVAL, "layers = %d: %s has at most %zu", c->layers, family,
                     sizeof c->pattern - 1);

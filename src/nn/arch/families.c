@@ -55,6 +55,50 @@ static void gpt_neo_write(const struct model_config *c, json_t *json)
     json_object_set_new(json, "attention_types", json_pack("[[oi]]", kinds, 1));
 }
 
+/* Reads the kinds of Qwen's layers: "layer_types", or windows from "max_window_layers" on. */
+static enum sotto_status qwen_read(struct model_config *c, const json_t *json)
+{
+    const json_t *types = json_object_get(json, "layer_types");
+    const json_t *most = json_object_get(json, "max_window_layers");
+    const json_int_t first = json_is_integer(most) ? json_integer_value(most) : 28;
+    if (!json_get_bool_or(json, "use_sliding_window", false))
+        c->window = 0;
+    for (int i = 0; c->window && i < c->layers; i++) {
+        const char *type = json_is_array(types)
+                               ? json_string_value(json_array_get(types, (size_t)i))
+                           : i < first ? "full_attention"
+                                       : "sliding_attention";
+        const bool local = type && strcmp(type, "sliding_attention") == 0;
+        if (!type || (!local && strcmp(type, "full_attention") != 0))
+            return fail(SOTTO_EFORMAT,
+                        "\"layer_types\" must have \"full_attention\" or \"sliding_attention\" for "
+                        "each of %d layers",
+                        c->layers);
+        if ((size_t)i + 1 >= sizeof c->pattern)
+            return fail(SOTTO_EFORMAT, "windows in more than %d layers", i);
+        c->pattern[i] = local ? 'l' : 'g';
+    }
+    if (!strchr(c->pattern, 'l')) {
+        c->window = 0;
+        *c->pattern = '\0';
+    }
+    return SOTTO_OK;
+}
+
+static void qwen_write(const struct model_config *c, json_t *json)
+{
+    int first = 0; /* of the layers with a window */
+    json_t *types = json_array();
+    for (int i = 0; i < c->layers; i++) {
+        const bool local = model_config_local(c, i);
+        json_array_append_new(types, json_string(local ? "sliding_attention" : "full_attention"));
+        first += first == i && !local;
+    }
+    json_object_set_new(json, "layer_types", types);
+    json_object_set_new(json, "use_sliding_window", json_boolean(c->window != 0));
+    json_object_set_new(json, "max_window_layers", json_integer(first));
+}
+
 // clang-format off
 static const char *const gelu[] = {"gelu_new", "gelu_pytorch_tanh", "gelu", NULL};
 static const char *const silu[] = {"silu", NULL};
@@ -136,12 +180,12 @@ const struct arch arch_gpt_neo = {
     MEMBER_REQUIRED("vocab_size", vocab),                                                          \
     MEMBER_REAL("rms_norm_eps", norm_eps),                                                         \
     MEMBER_REAL("rope_theta", rope_theta),                                                         \
-    MEMBER_REAL("initializer_range", init_std),                                                    \
-    MEMBER_FIXED("attention_bias", false)
+    MEMBER_REAL("initializer_range", init_std)
 
 static const struct arch_member llama_members[] = {
     LLAMA_MEMBERS,
     MEMBER_INT("head_dim", head_width),
+    MEMBER_FIXED("attention_bias", false),
     MEMBER_FIXED("mlp_bias", false),
 };
 
@@ -166,6 +210,7 @@ const struct arch arch_llama = {
 
 static const struct arch_member olmo2_members[] = {
     LLAMA_MEMBERS,
+    MEMBER_FIXED("attention_bias", false),
 };
 
 static const struct decoder olmo2 = {
@@ -183,4 +228,31 @@ const struct arch arch_olmo2 = {
     DECODER(OLMO2, olmo2),
     .hf_class = "Olmo2ForCausalLM",
     .about = "OLMo 2 (2024): as Llama, with norms after the sublayers, and norms of q and k",
+};
+
+/* ---- Qwen 2 and 2.5 (2024): Llama with biases of q, k and v ---- */
+
+static const struct arch_member qwen2_members[] = {
+    LLAMA_MEMBERS,
+    MEMBER_INT("sliding_window", window),
+};
+
+static const struct decoder qwen2 = {
+    .choices = {.norm = NORM_RMS, .gated = true, .qkv_bias = true, .even_heads = true,
+                .windows = true},
+    .names = &llama_names,
+    DECODER_MEMBERS(qwen2_members),
+    .activation = "hidden_act",
+    .activations = silu,
+    .fresh = {.norm_eps = 1e-6, .rope_theta = 1000000, .tied = TIED_NO},
+    .absent = {.rope_theta = 10000, .kv_heads = 32, .window = 4096},
+    .read = qwen_read,
+    .write = qwen_write,
+};
+
+const struct arch arch_qwen2 = {
+    DECODER(QWEN2, qwen2),
+    .hf_class = "Qwen2ForCausalLM",
+    .about = "Qwen 2 and 2.5 (2024): as Llama, with biases of q, k and v, and windows in some layers "
+             "(window, pattern)",
 };

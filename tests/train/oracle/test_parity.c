@@ -115,13 +115,18 @@ static void olmo2(void **state)
     check("olmo2");
 }
 
+static void qwen2(void **state)
+{
+    (void)state;
+    check("qwen2");
+    check("qwen2_window");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2),
-        cmocka_unit_test(gpt_neo),
-        cmocka_unit_test(llama),
-        cmocka_unit_test(olmo2),
+        cmocka_unit_test(gpt2),  cmocka_unit_test(gpt_neo), cmocka_unit_test(llama),
+        cmocka_unit_test(olmo2), cmocka_unit_test(qwen2),
     };
     return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }
