@@ -58,6 +58,7 @@ MODELS = {  # file name: (model_type, configuration)
         original_max_position_embeddings=30))),  # a frequency is kept, one is between, two are divided
     "llama_linear": ("llama", dict(LLAMA, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=4.0))),
     "olmo2": ("olmo2", dict(LLAMA, num_key_value_heads=2)),
+    "mistral": ("mistral", dict(LLAMA, num_key_value_heads=2, head_dim=12, sliding_window=5)),
     "qwen2": ("qwen2", dict(LLAMA, num_key_value_heads=2)),
     "qwen2_window": ("qwen2", dict(LLAMA, num_key_value_heads=2, num_hidden_layers=3, tie_word_embeddings=True,
                                    use_sliding_window=True, sliding_window=5, max_window_layers=1)),

@@ -25,7 +25,7 @@ const struct option model_options[] = {
     OPTION_INT(S, mlp_width, "0", 0, 1 << 22, "hidden size of the feed-forward sublayer"),
     OPTION_INT(S, vocab, "0", 0, 1 << 24, "vocabulary; 0: the preset's or the tokenizer's"),
     OPTION_INT(S, positions, "0", 0, 1 << 22, "longest sequence"),
-    OPTION_INT(S, window, "0", 0, 1 << 22, "window of local attention (gpt_neo, qwen2)"),
+    OPTION_INT(S, window, "0", 0, 1 << 22, "window of local attention (gpt_neo, mistral, qwen2)"),
     OPTION_TEXT(S, pattern, "", "g(lobal) or l(ocal) a layer, repeated (gpt_neo, qwen2)"),
     OPTION_TEXT(S, activation, "",
                 "gelu_new or gelu (gpt2, gpt_neo), silu (other language models)"),

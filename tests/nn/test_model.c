@@ -164,6 +164,11 @@ static void config_json_round_trip(void **state)
     "\"num_attention_heads\":4,\"intermediate_size\":8,\"max_position_embeddings\":8,"             \
     "\"vocab_size\":9"
 
+#define MISTRAL                                                                                    \
+    "\"model_type\":\"mistral\",\"num_hidden_layers\":2,\"hidden_size\":16,"                       \
+    "\"num_attention_heads\":8,\"intermediate_size\":8,\"max_position_embeddings\":8,"             \
+    "\"vocab_size\":9"
+
 #define QWEN2                                                                                      \
     "\"model_type\":\"qwen2\",\"num_hidden_layers\":2,\"hidden_size\":64,"                         \
     "\"num_attention_heads\":32,\"intermediate_size\":8,\"max_position_embeddings\":8,"            \
@@ -245,6 +250,20 @@ static void config_json_of_required_members(void **state)
          {.mlp_width = 8,
           .activation = "silu",
           .norm_eps = 1e-5,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
+        {MISTRAL,
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
+          .rope_theta = 10000,
+          .tied = TIED_NO,
+          .pattern = "l",
+          .window = 4096}},
+        {MISTRAL ",\"sliding_window\":null",
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
           .rope_theta = 10000,
           .tied = TIED_NO}},
         {QWEN2,
@@ -332,7 +351,7 @@ static void config_json_errors(void **state)
         {"[]", "", SOTTO_EFORMAT},
         {"{\"model_type\":3}", "model_type", SOTTO_EFORMAT},
         {"{\"model_type\":\"bert\"}",
-         "'bert' is not supported: want gpt2, gpt_neo, llama, olmo2, qwen2, mlp, resnet or vit",
+         "'bert' is not supported: want gpt2, gpt_neo, llama, olmo2, mistral, qwen2, mlp, resnet or vit",
          SOTTO_EFORMAT},
         {"{\"model_type\":\"preset\"}", "'preset' is not supported", SOTTO_EFORMAT},
         {"{" GPT2 "\"n_positions\":8}", "\"vocab_size\" is missing", SOTTO_EFORMAT},
@@ -446,6 +465,12 @@ static void option_errors(void **state)
     /* What an architecture has not got is refused, since it would be silently ignored. */
     assert_fails(resolve((C){.preset = "gpt2", .window = 5}), SOTTO_EINVAL, "window = 5");
     assert_fails(resolve((C){.preset = "olmo2-1b", .pattern = "l"}), SOTTO_EINVAL, "pattern = 'l'");
+    assert_fails(
+        resolve(
+            (C){.preset = "nano", .arch = ARCH_MISTRAL, .vocab = 9, .pattern = "gl", .window = 2}),
+        SOTTO_EINVAL, "pattern 'gl': mistral has a window in all layers or in none");
+    assert_fails(resolve((C){.preset = "nano", .arch = ARCH_QWEN2, .vocab = 9, .pattern = "gl"}),
+                 SOTTO_EINVAL, "local layers need model.window");
     assert_fails(resolve((C){.preset = "gpt2", .rope_theta = 5}), SOTTO_EINVAL, "rope_theta = 5");
     struct model_config c = preset("nano");
     c.vocab = 0;

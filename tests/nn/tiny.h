@@ -17,6 +17,7 @@ static const struct model_config tiny_configs[] = {
     {TINY_MODEL(GPT_NEO, 4), .window = 3, .pattern = "gl", .tied = TIED_NO},
     {TINY_MODEL(LLAMA, 4), .kv_heads = 2, .head_width = 6, .mlp_width = 20, .tied = TIED_YES},
     {TINY_MODEL(OLMO2, 4), .kv_heads = 2, .mlp_width = 20},
+    {TINY_MODEL(MISTRAL, 4), .kv_heads = 2, .head_width = 6, .mlp_width = 20, .window = 3},
     {TINY_MODEL(QWEN2, 4), .kv_heads = 2, .mlp_width = 20, .window = 3, .pattern = "lg"},
 };
 #undef TINY_MODEL

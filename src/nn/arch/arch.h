@@ -18,6 +18,7 @@ struct model_config;
     ARCH(GPT_NEO, gpt_neo)                                                                         \
     ARCH(LLAMA, llama)                                                                             \
     ARCH(OLMO2, olmo2)                                                                             \
+    ARCH(MISTRAL, mistral)                                                                         \
     ARCH(QWEN2, qwen2)                                                                             \
     ARCH(MLP, mlp)                                                                                 \
     ARCH(RESNET, resnet)                                                                           \

@@ -7,6 +7,10 @@
 #include "nn/config.h"
 #include "nn/layers/layers.h"
 
+/* Layers that attend within a window, of `window` positions: with WINDOWS_BY_LAYER those of
+ * `pattern`. */
+enum decoder_windows { WINDOWS_NONE, WINDOWS_ALL, WINDOWS_BY_LAYER };
+
 /* The parts of a family. All 0: Llama without its gate. */
 struct decoder_choices {
     enum norm_kind norm; /* layer norms have biases */
@@ -19,7 +23,7 @@ struct decoder_choices {
     bool unscaled;             /* scores are q k, not q k / sqrt(head_width) */
     bool equal_heads;          /* kv_heads = heads */
     bool even_heads;           /* heads times head_width = width */
-    bool windows;              /* layers may attend within a window: `window` and `pattern` */
+    enum decoder_windows windows; /* if the model has a `window` */
     bool gated;                /* down(silu(gate(x)) * up(x)) instead of down(gelu(up(x))) */
     bool narrow_init;          /* new out and down weights: init_std / sqrt(2 layers) */
 };

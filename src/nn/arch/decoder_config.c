@@ -56,14 +56,19 @@ static enum sotto_status check_heads(const struct model_config *c)
 static enum sotto_status check_windows(const struct model_config *c)
 {
     const char *family = archs[c->arch]->name;
-    if (!decoder_of(c)->choices.windows && (c->window || *c->pattern))
+    const enum decoder_windows windows = decoder_of(c)->choices.windows;
+    if (windows == WINDOWS_NONE && (c->window || *c->pattern))
         return fail(SOTTO_EINVAL, "window = %d, pattern = '%s': %s attends globally", c->window,
+                    c->pattern, family);
+    if (windows == WINDOWS_ALL && *c->pattern && strcmp(c->pattern, "l") != 0)
+        return fail(SOTTO_EINVAL, "pattern '%s': %s has a window in all layers or in none",
                     c->pattern, family);
     if (c->pattern[strspn(c->pattern, "gl")])
         return fail(SOTTO_EINVAL, "pattern '%s' must consist of g and l", c->pattern);
     if (strchr(c->pattern, 'l') && !c->window)
         return fail(SOTTO_EINVAL, "pattern '%s': local layers need model.window", c->pattern);
-    if (*c->pattern && (size_t)c->layers >= sizeof c->pattern) /* config.json lists every layer */
+    /* config.json lists every layer */
+    if (windows == WINDOWS_BY_LAYER && *c->pattern && (size_t)c->layers >= sizeof c->pattern)
         return fail(SOTTO_EINVAL, "layers = %d: %s has at most %zu", c->layers, family,
                     sizeof c->pattern - 1);
     return SOTTO_OK;

@@ -151,7 +151,7 @@ static const struct arch_member gpt_neo_members[] = {
 
 static const struct decoder gpt_neo = {
     .choices = {.norm = NORM_LAYER, .positions = true, .equal_heads = true, .even_heads = true,
-                .out_bias = true, .mlp_bias = true, .unscaled = true, .windows = true},
+                .out_bias = true, .mlp_bias = true, .unscaled = true, .windows = WINDOWS_BY_LAYER},
     .names = &gpt_neo_names,
     DECODER_MEMBERS(gpt_neo_members),
     .activation = "activation_function",
@@ -230,6 +230,30 @@ const struct arch arch_olmo2 = {
     .about = "OLMo 2 (2024): as Llama, with norms after the sublayers, and norms of q and k",
 };
 
+/* ---- Mistral (2023) ---- */
+
+static const struct arch_member mistral_members[] = {
+    LLAMA_MEMBERS,
+    MEMBER_INT("head_dim", head_width),
+    MEMBER_INT("sliding_window", window),
+};
+
+static const struct decoder mistral = {
+    .choices = {.norm = NORM_RMS, .gated = true, .windows = WINDOWS_ALL},
+    .names = &llama_names,
+    DECODER_MEMBERS(mistral_members),
+    .activation = "hidden_act",
+    .activations = silu,
+    .fresh = {.norm_eps = 1e-5, .rope_theta = 10000, .tied = TIED_NO},
+    .absent = {.norm_eps = 1e-6, .kv_heads = 8, .window = 4096},
+};
+
+const struct arch arch_mistral = {
+    DECODER(MISTRAL, mistral),
+    .hf_class = "MistralForCausalLM",
+    .about = "Mistral (2023): as Llama, with a window in all layers (window)",
+};
+
 /* ---- Qwen 2 and 2.5 (2024): Llama with biases of q, k and v ---- */
 
 static const struct arch_member qwen2_members[] = {
@@ -239,7 +263,7 @@ static const struct arch_member qwen2_members[] = {
 
 static const struct decoder qwen2 = {
     .choices = {.norm = NORM_RMS, .gated = true, .qkv_bias = true, .even_heads = true,
-                .windows = true},
+                .windows = WINDOWS_BY_LAYER},
     .names = &llama_names,
     DECODER_MEMBERS(qwen2_members),
     .activation = "hidden_act",

@@ -115,6 +115,12 @@ static void olmo2(void **state)
     check("olmo2");
 }
 
+static void mistral(void **state)
+{
+    (void)state;
+    check("mistral");
+}
+
 static void qwen2(void **state)
 {
     (void)state;
@@ -126,7 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2),  cmocka_unit_test(gpt_neo), cmocka_unit_test(llama),
-        cmocka_unit_test(olmo2), cmocka_unit_test(qwen2),
+        cmocka_unit_test(olmo2), cmocka_unit_test(mistral), cmocka_unit_test(qwen2),
     };
     return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }
