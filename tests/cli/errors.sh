@@ -156,8 +156,8 @@ fails_with "is text: it needs a tokenizer (data.tokenizer)" "${tune[@]}" --init=
 fails_with "sotto: tokenize encode: 'h.txt' is a word too many: a file is named with --input=h.txt" "$sotto" tokenize encode h.txt
 fails_with "tokenize: unknown 'enc': want one of" "$sotto" tokenize enc
 "$sotto" tokenize encode --tokenizer=run --input=text --out=text.bin >out || die "tokenize encode"
-printf '{"model": {"type": "Unigram"}}' >bare/tokenizer.json # of a kind that is not known here
-fails_with 'pre_tokenizer must have a ByteLevel' "${tune[@]}" --init=bare
+printf '{"model": {"type": "WordLevel"}}' >bare/tokenizer.json # of a kind that is not known here
+fails_with 'a model of type "WordLevel" is not supported, only BPE, Unigram, WordPiece' "${tune[@]}" --init=bare
 succeeds "${tune[@]}" --init=bare --data.train=text.bin --data.holdout=0
 says 'training without the model.s tokenizer'
 says '^warning: train.init with the default learning rate 0.001, .* such as --lr=2e-5$'

@@ -73,6 +73,8 @@ static void templates(void **state)
         {TEMPLATE(TOKEN("<s>") "," A "," TOKEN("two")), "<ab", "<ab>B", "<ab>B~", 257},
         {"{\"type\": \"Sequence\", \"processors\": [" BYTES "," TEMPLATE(TOKEN("<s>") "," A) "]}",
          "<ab", "<ab", "<ab~", 257},
+        {"{\"type\": \"RobertaProcessing\", \"cls\": [\"<s>\", 257], \"sep\": [\"<s>\", 257]}",
+         "<ab", "<ab<", "<ab<~", 257},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t;
@@ -119,7 +121,8 @@ static void faults(void **state)
         {"{\"type\": \"Sequence\", \"processors\": [" TEMPLATE(TOKEN("<s>") "," A) "," TEMPLATE(
              A "," TOKEN("<s>")) "]}",
          "two templates around one another"},
-        {"{\"type\": \"BertProcessing\"}", "\"BertProcessing\" is not supported"},
+        {"{\"type\": \"BertProcessing\"}", "\"cls\" must be [\"text\", id]"},
+        {"{\"type\": \"Other\"}", "\"Other\" is not supported, only ByteLevel, TemplateProcessing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t;

@@ -11,14 +11,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool keeps_bytes(const struct tokenizer *t)
 {
-    if (t->nfc)
+    if (t->normalizer.count || t->model.characters)
         return false;
     for (int byte = 0; byte < 256; byte++)
         if (t->model.byte_id[byte] == BPE_NONE)
             return false;
     for (int i = 0; i < t->split.n_stage; i++)
-        if (t->split.stage[i].kind == BPE_STAGE_PREFIX || t->split.stage[i].drop_match ||
-            t->split.stage[i].drop_gap)
+        if (t->split.stage[i].kind == BPE_STAGE_PREFIX ||
+            (t->split.stage[i].behavior == BPE_REMOVED &&
+             (t->split.stage[i].kind == BPE_STAGE_PATTERN ||
+              t->split.stage[i].kind == BPE_STAGE_CLASS)))
             return false;
     for (uint32_t i = 0; i < t->added.count; i++)
         if (t->added.item[i].lstrip || t->added.item[i].rstrip)

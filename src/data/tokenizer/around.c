@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "data/tokenizer/model/unigram.h"
 #include "data/tokenizer/stages.h"
 
 static enum sotto_status add_ids(struct tokenizer_around *to, const json_t *known, const char *name)
@@ -57,16 +58,35 @@ enum sotto_status tokenizer_read_template(struct tokenizer *tokenizer, const jso
     return SOTTO_OK;
 }
 
+static enum sotto_status read_pair_token(struct tokenizer_around *to, const json_t *json,
+                                         const char *key)
+{
+    const json_t *id = json_array_get(json_object_get(json, key), 1);
+    if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) >= BPE_MAX_VOCAB)
+        return fail(SOTTO_EFORMAT, "\"%s\" must be [\"text\", id] with an id from 0 to %d", key,
+                    BPE_MAX_VOCAB - 1);
+    to->ids[to->count++] = (int32_t)json_integer_value(id);
+    return SOTTO_OK;
+}
+
+/* RobertaProcessing and BertProcessing: cls A sep. */
+enum sotto_status tokenizer_read_pair(struct tokenizer *tokenizer, const json_t *json)
+{
+    if (tokenizer->before.count || tokenizer->after.count)
+        return fail(SOTTO_EFORMAT, "two templates around one another are not supported");
+    TRY(read_pair_token(&tokenizer->before, json, "cls"));
+    return read_pair_token(&tokenizer->after, json, "sep");
+}
+
 enum sotto_status tokenizer_check_around(const struct tokenizer *tokenizer)
 {
     const struct tokenizer_around *side[] = {&tokenizer->before, &tokenizer->after};
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < side[s]->count; i++)
             if ((uint32_t)side[s]->ids[i] >= tokenizer->model.size)
-                return fail(
-                    SOTTO_EFORMAT,
-                    "post_processor TemplateProcessing: id %d is beyond the vocabulary of %u",
-                    side[s]->ids[i], tokenizer->model.size);
+                return fail(SOTTO_EFORMAT, "post_processor: id %d is beyond the vocabulary of %u",
+                            side[s]->ids[i], tokenizer->model.size);
     return SOTTO_OK;
 }
 
@@ -117,7 +137,8 @@ static bool same_bytes(const struct bpe_buffer *a, uint32_t at_a, uint32_t size_
 bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b)
 {
     const struct bpe_model *m = &a->model, *n = &b->model;
-    if (m->size != n->size || m->n_merge != n->n_merge)
+    if (a->kind != b->kind || m->size != n->size || m->n_merge != n->n_merge ||
+        !unigram_same(a->unigram, b->unigram))
         return false;
     for (uint32_t id = 0; id < m->size; id++) {
         const struct bpe_token *s = &m->token[id], *t = &n->token[id];

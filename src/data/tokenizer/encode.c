@@ -13,8 +13,11 @@ enum sotto_status tokenizer_make(struct tokenizer **out)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return fail(SOTTO_ENOMEM, "no memory for a tokenizer");
+    (*out)->kind = &model_bpe;
     (*out)->end = (*out)->turn_end = BPE_NONE;
     (*out)->model.unknown = BPE_NONE;
+    for (int byte = 0; byte < 256; byte++)
+        (*out)->model.byte_id[byte] = BPE_NONE;
     bpe_unicode_init(&(*out)->unicode);
     return SOTTO_OK;
 }
@@ -23,6 +26,10 @@ void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
+    if (tokenizer->kind->free)
+        tokenizer->kind->free(tokenizer);
+    normalizer_free(&tokenizer->normalizer);
+    token_decoder_free(&tokenizer->decoder);
     bpe_model_free(&tokenizer->model);
     bpe_added_free(&tokenizer->added);
     bpe_split_free(&tokenizer->split);
@@ -51,16 +58,49 @@ static void find_text_end(struct tokenizer *tokenizer)
         tokenizer->end = special;
 }
 
+/* Brings the contents of normalized tokens into the normalizer's form. */
+static enum sotto_status normalize_added(struct tokenizer *tokenizer)
+{
+    enum sotto_status st = SOTTO_OK;
+    struct bpe_added_list *list = &tokenizer->added;
+    struct bpe_buffer buffer[2] = {{0}, {0}}, content = {0};
+    struct bpe_matcher *matcher = NULL;
+    for (uint32_t i = 0; i < list->count && tokenizer->normalizer.count; i++) {
+        if (!list->item[i].normalized)
+            continue;
+        content.count = 0;
+        TRY_DONE(bpe_buffer_add(&content, list->pool.data + list->item[i].content,
+                                list->item[i].content_size));
+        const char *text = content.data;
+        size_t size = content.count, front;
+        TRY_DONE(normalizer_run(&tokenizer->normalizer, &tokenizer->unicode, &matcher, buffer,
+                                false, &text, &size, &front));
+        if (text != content.data || size != content.count)
+            TRY_DONE(bpe_added_set_normal(list, i, text, size));
+    }
+done:
+    bpe_matcher_free(matcher);
+    free(buffer[0].data);
+    free(buffer[1].data);
+    free(content.data);
+    return st;
+}
+
 enum sotto_status tokenizer_finish(struct tokenizer *tokenizer)
 {
     struct bpe_model *model = &tokenizer->model;
     const struct bpe_added_list *added = &tokenizer->added;
     TRY(bpe_model_finish(model));
     TRY(bpe_model_index_words(model));
-    TRY(bpe_added_finish(&tokenizer->added, &tokenizer->unicode, tokenizer->nfc));
-    for (uint32_t i = 0; i < added->count; i++)
-        TRY(bpe_model_set_bytes(model, added->item[i].id, added->pool.data + added->item[i].content,
-                                added->item[i].content_size));
+    TRY(normalize_added(tokenizer));
+    TRY(bpe_added_finish(&tokenizer->added));
+    for (uint32_t i = 0; i < added->count; i++) {
+        /* `tokenizers` decodes a normalized token as normalized; here, bytes as they were */
+        const struct bpe_added *a = &added->item[i];
+        const bool normal = model->characters;
+        TRY(bpe_model_set_bytes(model, a->id, added->pool.data + (normal ? a->normal : a->content),
+                                normal ? a->normal_size : a->content_size));
+    }
     find_text_end(tokenizer);
     return SOTTO_OK;
 }
@@ -93,13 +133,15 @@ static enum sotto_status encode_words(struct bpe_work *work, const char *text, s
 
 static enum sotto_status encode_valid(struct bpe_work *work, const char *text, size_t size)
 {
-    bool same = true;
-    if (work->nfc)
-        TRY(bpe_nfc(work->unicode, text, size, &work->normal, &same));
-    if (!same) {
-        text = work->normal.data;
-        size = work->normal.count;
-    }
+    const bool first = text == work->first;
+    size_t front = 1;
+    const struct normalizer *normalizer = &work->tokenizer->normalizer;
+    if (normalizer->count)
+        TRY(normalizer_run(normalizer, work->unicode, &work->matcher, work->normal, work->glued,
+                           &text, &size, &front));
+    work->first = first && front ? text : NULL;
+    work->first_size = front;
+    work->joined = work->glued ? text : NULL;
     return bpe_added_split(work, &work->added->normal, text, size, encode_words);
 }
 
@@ -114,7 +156,7 @@ static enum sotto_status encode_raw(struct bpe_work *work, const char *text, siz
         if (valid > 0)
             TRY(encode_valid(work, text, valid));
         if (other > valid)
-            TRY(bpe_word(work, text + valid, other - valid));
+            TRY(bpe_raw_bytes(work, text + valid, other - valid));
         text += other;
         size -= other;
     }
@@ -128,8 +170,10 @@ enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char
                             .model = &tokenizer->model,
                             .added = &tokenizer->added,
                             .split = &tokenizer->split,
-                            .nfc = tokenizer->nfc,
+                            .tokenizer = tokenizer,
+                            .ids_of = tokenizer->kind->ids_of,
                             .out = out,
+                            .first = text,
                             .cache_mask = 15};
     size_t before = out->count;
     while (work.cache_mask < 8191 && work.cache_mask < size / 16)
@@ -144,37 +188,11 @@ enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char
     free(work.cache);
     free(work.symbol);
     free(work.heap);
-    free(work.normal.data);
-    free(work.prefixed.data);
+    free(work.normal[0].data);
+    free(work.normal[1].data);
+    for (size_t i = 0; i < sizeof work.stage_text / sizeof *work.stage_text; i++)
+        free(work.stage_text[i].data);
+    free(work.path);
+    free(work.pieces.data);
     return st;
-}
-
-enum sotto_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids,
-                                   size_t count, char **text, size_t *size)
-{
-    const struct bpe_model *model = &tokenizer->model;
-    size_t total = 0;
-    *text = NULL;
-    *size = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || (uint32_t)ids[i] >= model->size)
-            return fail(SOTTO_EINVAL, "id %d at place %zu is not in 0..%u", ids[i], i,
-                        model->size - 1);
-        if (model->token[ids[i]].bytes == BPE_NONE)
-            return fail(SOTTO_EINVAL, "id %d at place %zu has no token", ids[i], i);
-        total += model->token[ids[i]].bytes_size;
-    }
-    char *out = malloc(total + 1);
-    if (!out)
-        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of text", total);
-    *text = out;
-    *size = total;
-    for (size_t i = 0; i < count; i++) {
-        const struct bpe_token *token = &model->token[ids[i]];
-        if (token->bytes_size)
-            memcpy(out, model->pool.data + token->bytes, token->bytes_size);
-        out += token->bytes_size;
-    }
-    *out = '\0';
-    return SOTTO_OK;
 }

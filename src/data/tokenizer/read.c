@@ -28,95 +28,6 @@ static const char gpt2_shell[] =
     "\"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,"
     "\"vocab\": {}, \"merges\": []}}";
 
-static enum sotto_status read_vocab(struct bpe_model *model, json_t *vocab)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(vocab, key, value)
-    {
-        char shown[48];
-        size_t size = strlen(key);
-        if (!json_is_integer(value))
-            return fail(SOTTO_EFORMAT, "token \"%s\" must have an integer id, got %s",
-                        bpe_show(shown, key, size), json_kind(value));
-        TRY(bpe_model_add(model, key, size, json_integer_value(value)));
-    }
-    return SOTTO_OK;
-}
-
-/* Reads "left right", as in merges.txt and older tokenizer.json. */
-static enum sotto_status read_merge(struct bpe_model *model, const char *text, size_t size)
-{
-    char shown[48];
-    const char *space = memchr(text, ' ', size);
-    if (!space || memchr(space + 1, ' ', size - (size_t)(space - text) - 1))
-        return fail(SOTTO_EFORMAT, "merge %u must be two tokens with one space between, got \"%s\"",
-                    model->n_merge, bpe_show(shown, text, size));
-    size_t left = (size_t)(space - text);
-    return bpe_model_merge(model, text, left, space + 1, size - left - 1);
-}
-
-static enum sotto_status read_merges(struct bpe_model *model, json_t *merges)
-{
-    size_t index;
-    json_t *merge;
-    json_array_foreach(merges, index, merge)
-    {
-        json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
-        if (json_is_string(merge))
-            TRY(read_merge(model, json_string_value(merge), json_string_length(merge)));
-        else if (json_array_size(merge) == 2 && json_is_string(left) && json_is_string(right))
-            TRY(bpe_model_merge(model, json_string_value(left), json_string_length(left),
-                                json_string_value(right), json_string_length(right)));
-        else
-            return fail(SOTTO_EFORMAT, "merge %zu must be \"a b\" or [\"a\", \"b\"], got %s", index,
-                        json_kind(merge));
-    }
-    return SOTTO_OK;
-}
-
-/* Refuses a member of the model unless absent, null, false, 0 or "". */
-static enum sotto_status refuse_member(const json_t *model, const char *key)
-{
-    const json_t *value = json_object_get(model, key);
-    if (!value || json_is_null(value) || json_is_false(value) ||
-        (json_is_number(value) && json_number_value(value) == 0) ||
-        (json_is_string(value) && json_string_length(value) == 0))
-        return SOTTO_OK;
-    return fail(SOTTO_EFORMAT, "a BPE model with \"%s\" is not supported", key);
-}
-
-static enum sotto_status read_model(struct tokenizer *tokenizer, const json_t *json)
-{
-    struct bpe_model *model = &tokenizer->model;
-    const json_t *type = json_object_get(json, "type"),
-                 *unknown = json_object_get(json, "unk_token");
-    json_t *vocab, *merges;
-    char shown[48];
-    if (type && !json_is_string(type))
-        return fail(SOTTO_EFORMAT, "the type of the model must be a string, got %s",
-                    json_kind(type));
-    if (type && strcmp(json_string_value(type), "BPE") != 0)
-        return fail(SOTTO_EFORMAT, "a model of type \"%s\" is not supported, only BPE",
-                    bpe_show(shown, json_string_value(type), json_string_length(type)));
-    TRY(refuse_member(json, "dropout"));
-    TRY(refuse_member(json, "continuing_subword_prefix"));
-    TRY(refuse_member(json, "end_of_word_suffix"));
-    TRY(json_get_object(json, "vocab", &vocab));
-    TRY(json_get_array(json, "merges", &merges));
-    model->ignore_merges = json_get_bool_or(json, "ignore_merges", false);
-    model->fuse_unknown = json_get_bool_or(json, "fuse_unk", false);
-    TRY(read_vocab(model, vocab));
-    if (json_is_string(unknown)) {
-        model->unknown =
-            bpe_model_find(model, json_string_value(unknown), json_string_length(unknown));
-        if (model->unknown == BPE_NONE)
-            return fail(SOTTO_EFORMAT, "unk_token \"%s\" is not in the vocabulary",
-                        bpe_show(shown, json_string_value(unknown), json_string_length(unknown)));
-    }
-    return read_merges(model, merges);
-}
-
 static enum sotto_status check_added(const struct tokenizer *tokenizer, const char *content,
                                      size_t size, int64_t id)
 {
@@ -204,9 +115,11 @@ static enum sotto_status read_added(struct tokenizer *tokenizer, const json_t *j
 static enum sotto_status keep_shell(struct tokenizer *tokenizer, json_t *root)
 {
     json_t *model = json_object_get(root, "model");
-    json_object_set_new(model, "type", json_string("BPE"));
-    json_object_set_new(model, "vocab", json_object());
-    json_object_set_new(model, "merges", json_array());
+    json_object_set_new(model, "type", json_string(tokenizer->kind->type));
+    const bool list = json_is_array(json_object_get(model, "vocab"));
+    json_object_set_new(model, "vocab", list ? json_array() : json_object());
+    if (tokenizer->kind == &model_bpe)
+        json_object_set_new(model, "merges", json_array());
     json_object_set_new(root, "added_tokens", json_array());
     tokenizer->shell = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
     return tokenizer->shell ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a tokenizer");
@@ -216,19 +129,13 @@ static enum sotto_status read_root(struct tokenizer *tokenizer, json_t *root)
 {
     json_t *model;
     TRY(json_get_object(root, "model", &model));
+    TRY(model_kind_find(&tokenizer->kind, model));
     TRY(tokenizer_read_stages(tokenizer, root));
-    TRY(read_model(tokenizer, model));
+    TRY(tokenizer->kind->read(tokenizer, model));
     TRY(read_added(tokenizer, root));
     TRY(keep_shell(tokenizer, root));
     TRY(tokenizer_finish(tokenizer));
-    TRY(tokenizer_check_around(tokenizer));
-    if (json_get_bool_or(model, "byte_fallback", false))
-        for (int byte = 0; byte < 256; byte++)
-            if (tokenizer->model.byte_id[byte] == BPE_NONE)
-                return fail(SOTTO_EFORMAT,
-                            "byte_fallback is not supported, and byte 0x%02x has no token",
-                            (unsigned)byte);
-    return SOTTO_OK;
+    return tokenizer_check_around(tokenizer);
 }
 
 static enum sotto_status tokenizer_from_root(struct tokenizer **out, json_t *root, const char *name)
@@ -274,7 +181,7 @@ static enum sotto_status read_merge_lines(struct bpe_model *model, const char *t
             length--;
         bool version = length >= 8 && memcmp(text, "#version", 8) == 0;
         if (length > 0 && !version) {
-            enum sotto_status st = read_merge(model, text, length);
+            enum sotto_status st = model_read_merge(model, text, length);
             if (st != SOTTO_OK)
                 return fail_in(st, "line %zu: ", line);
         }
@@ -291,7 +198,7 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
     TRY(tokenizer_shell_gpt2(tokenizer));
     TRY(json_open(&vocab, vocab_path, FILE_LIMIT));
     enum sotto_status st = json_is_object(vocab)
-                               ? read_vocab(&tokenizer->model, vocab)
+                               ? model_read_vocab(&tokenizer->model, vocab)
                                : fail(SOTTO_EFORMAT, "must be an object, got %s", json_kind(vocab));
     json_decref(vocab);
     TRY(fail_in(st, "%s: ", vocab_path));

@@ -1,11 +1,12 @@
-/* Byte-level BPE as in GPT-2, GPT-NeoX, Llama 3 and others; reads and writes Hugging Face files.
+/* Tokenizers of Hugging Face files: BPE on bytes (GPT-2, Llama 3, Qwen) and on characters (Llama 2,
+ * Mistral, Gemma), Unigram (T5), WordPiece (BERT). Training makes BPE on bytes.
  *
  * The ids are those of Hugging Face `tokenizers`: of a text alone, as with add_special_tokens off,
  * or with the tokens that the post-processor puts around a text (<s>, <|begin_of_text|>), as with
  * it on. Special tokens in the text become their ids either way. Bytes that are not UTF-8, which
- * `tokenizers` does not take, are words of their own, so that decoding returns any bytes; a file
- * with NFC, with a leading space, with stripping tokens or without tokens for all 256 bytes changes
- * texts accordingly. */
+ * `tokenizers` does not take, are words of their own, so that decoding returns any bytes if the
+ * vocabulary has a token for each byte; a file with a normalizer, with a leading space, with
+ * stripping tokens or without tokens for all 256 bytes changes texts accordingly. */
 #ifndef SOTTO_DATA_TOKENIZER_TOKENIZER_H
 #define SOTTO_DATA_TOKENIZER_TOKENIZER_H
 

@@ -4,18 +4,31 @@
 
 #include "base/json.h"
 #include "data/tokenizer/bpe/bpe.h"
+#include "data/tokenizer/decoder/decoder.h"
+#include "data/tokenizer/model/model.h"
+#include "data/tokenizer/normalizer/normalizer.h"
 #include "data/tokenizer/tokenizer.h"
 
 #define TOKENIZER_MAX_AROUND 16 /* tokens before, or after, a text */
 
 struct tokenizer {
-    struct bpe_model model;
+    const struct model_kind *kind;
+    struct bpe_model model;  /* the vocabulary, and the merges of BPE */
+    struct unigram *unigram; /* scores of a Unigram model, else NULL */
+    struct {
+        size_t most_characters; /* of a word; a longer word is unknown */
+        char *prefix;           /* of tokens after the first of a word; owned, (prefix_size) */
+        size_t prefix_size;
+        size_t longest; /* bytes of the longest token */
+    } wordpiece;
     struct bpe_added_list added;
+    struct normalizer normalizer;
     struct bpe_split split;
-    bool nfc;
-    uint32_t end;      /* BPE_NONE: none */
-    uint32_t turn_end; /* from the folder's chat template; BPE_NONE: as `end` */
-    bool turn_guessed; /* the template does not show the token */
+    struct token_decoder decoder;
+    bool decoder_bytes; /* a ByteLevel was among the decoders */
+    uint32_t end;       /* BPE_NONE: none */
+    uint32_t turn_end;  /* from the folder's chat template; BPE_NONE: as `end` */
+    bool turn_guessed;  /* the template does not show the token */
     struct tokenizer_around {
         int32_t ids[TOKENIZER_MAX_AROUND];
         int count;

@@ -28,8 +28,8 @@ enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added to
         list->room = room;
     }
     TRY(reserve_pool(list, size));
-    token.content = (uint32_t)list->pool.count;
-    token.content_size = (uint32_t)size;
+    token.content = token.normal = (uint32_t)list->pool.count;
+    token.content_size = token.normal_size = (uint32_t)size;
     TRY(bpe_buffer_add(&list->pool, content, size));
     list->item[list->count++] = token;
     return SOTTO_OK;
@@ -72,45 +72,30 @@ static void sort_contents(struct bpe_contents *c, struct bpe_added_list *list)
             c->first[b] = c->first[b - 1];
 }
 
-static enum sotto_status put_content(struct bpe_contents *c, struct bpe_added_list *list,
-                                     uint32_t token, const struct bpe_buffer *instead)
+enum sotto_status bpe_added_set_normal(struct bpe_added_list *list, uint32_t index,
+                                       const char *content, size_t size)
 {
-    const struct bpe_added *added = &list->item[token];
-    struct bpe_content content = {added->content, added->content_size, token};
-    if (instead) {
-        content.at = (uint32_t)list->pool.count;
-        content.size = (uint32_t)instead->count;
-        TRY(reserve_pool(list, instead->count));
-        TRY(bpe_buffer_add(&list->pool, instead->data, instead->count));
-    }
-    if (content.size)
-        c->item[c->count++] = content;
-    return SOTTO_OK;
+    TRY(reserve_pool(list, size));
+    list->item[index].normal = (uint32_t)list->pool.count;
+    list->item[index].normal_size = (uint32_t)size;
+    return bpe_buffer_add(&list->pool, content, size);
 }
 
-enum sotto_status bpe_added_finish(struct bpe_added_list *list, const struct bpe_unicode *unicode,
-                                   bool nfc)
+enum sotto_status bpe_added_finish(struct bpe_added_list *list)
 {
-    enum sotto_status st = SOTTO_OK;
-    struct bpe_buffer normal = {0};
     list->raw.item = malloc((list->count + 1) * sizeof *list->raw.item);
     list->normal.item = malloc((list->count + 1) * sizeof *list->normal.item);
     if (!list->raw.item || !list->normal.item)
         return fail(SOTTO_ENOMEM, "no memory for %u added tokens", list->count);
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct bpe_added *token = &list->item[i];
-        bool same = true;
-        if (token->normalized && nfc)
-            TRY_DONE(bpe_nfc(unicode, list->pool.data + token->content, token->content_size,
-                             &normal, &same));
-        TRY_DONE(put_content(token->normalized ? &list->normal : &list->raw, list, i,
-                             same ? NULL : &normal));
+        const struct bpe_added *added = &list->item[i];
+        struct bpe_contents *c = added->normalized ? &list->normal : &list->raw;
+        if (added->normal_size)
+            c->item[c->count++] = (struct bpe_content){added->normal, added->normal_size, i};
     }
     sort_contents(&list->raw, list);
     sort_contents(&list->normal, list);
-done:
-    free(normal.data);
-    return st;
+    return SOTTO_OK;
 }
 
 void bpe_added_free(struct bpe_added_list *list)

@@ -3,10 +3,11 @@
  * Text becomes ids in five steps, the same as in Hugging Face `tokenizers`, so that the ids are the
  * same:
  *   1. added tokens that match the unchanged text are cut out                added.c
- *   2. text between them is brought to NFC, if the file asks for NFC         unicode.c
+ *   2. text between them is normalized                                       ../normalizer
  *   3. added tokens that match normalized text are cut out                   added.c
  *   4. text between them is split into words by a chain of stages            split.c
- *   5. the bytes of a word are merged pair by pair, lowest rank first        merge.c
+ *   5. a word becomes ids: the word's bytes or characters are merged pair
+ *      by pair, lowest rank first (merge.c), or another model has the word   ../model
  * Bytes that are not UTF-8 take no part in 2-4: a run of such bytes is a word, so that decoding
  * returns any bytes.
  *
@@ -26,6 +27,7 @@
 #define BPE_MAX_VOCAB (1 << 22) /* upper limit of ids */
 #define BPE_MAX_ADDED 1024      /* bytes of an added token */
 #define BPE_MAX_STAGES 16       /* pre-tokenizers in a row */
+#define BPE_MARK "\xe2\x96\x81" /* U+2581, SentencePiece's blank */
 #define BPE_MAX_WORD (1u << 30) /* bytes of a word */
 #define BPE_NONE UINT32_MAX     /* no id, no rank, no place */
 #define BPE_CACHED_BYTES 26     /* a longer word is not kept in the cache */
@@ -83,9 +85,20 @@ struct bpe_unicode {
 };
 
 void bpe_unicode_init(struct bpe_unicode *unicode);
-uint8_t bpe_properties(uint32_t code); /* class | BPE_INERT of any code point, slower */
-bool bpe_is_late(uint32_t code);       /* a mark or composite newer than `tokenizers`' NFC */
-bool bpe_is_word(uint32_t code);       /* \w */
+uint8_t bpe_properties(uint32_t code);      /* class | BPE_INERT of any code point, slower */
+bool bpe_is_late(uint32_t code);            /* a mark or composite newer than `tokenizers`' NFC */
+bool bpe_is_late_compatible(uint32_t code); /* newer, with a compatible form: NFKC, NFKD */
+bool bpe_is_word(uint32_t code);            /* \w */
+bool bpe_is_white_space(uint32_t code);     /* White_Space */
+bool bpe_is_punctuation(uint32_t code);     /* ASCII's and category P, as BERT has punctuation */
+uint32_t bpe_lowercase(uint32_t code);
+bool bpe_joins_cluster(
+    uint32_t code); /* belongs to the grapheme cluster before, since Unicode 16 */
+bool bpe_is_new_number(uint32_t code); /* a number of Unicode 17, which only Digits knows */
+/* Properties by the tables that `tokenizers` has for BertNormalizer and StripAccents (old.c). */
+bool bpe_is_control(uint32_t code);    /* Cc, Cf, Co */
+bool bpe_is_old_mark(uint32_t code);   /* M */
+bool bpe_is_old_accent(uint32_t code); /* Mn */
 
 static inline uint8_t bpe_look_up(const struct bpe_unicode *unicode, uint32_t code)
 {
@@ -117,6 +130,10 @@ int bpe_letter_utf8(uint8_t byte, char out[2]);
  * unchanged). */
 bool bpe_letters_to_bytes(const char *text, size_t size, char *out, size_t *n_out);
 
+/* Writes the form of valid UTF-8 to `out`. */
+enum bpe_form { BPE_NFD, BPE_NFKC, BPE_NFKD };
+enum sotto_status bpe_normal_form(enum bpe_form form, const char *text, size_t size,
+                                  struct bpe_buffer *out);
 /* Writes the NFC of valid UTF-8 to `out`; `*same`: the text is in NFC already, and `out` is unused.
  */
 enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, size_t size,
@@ -135,14 +152,17 @@ struct bpe_merge {
 };
 
 struct bpe_model {
+    bool characters;         /* texts of tokens are characters, not letters for bytes */
     struct bpe_token *token; /* (size) */
     uint32_t size, room;     /* largest id + 1 */
     struct bpe_buffer pool;
     struct bpe_merge *merge; /* (n_merge) */
     uint32_t n_merge, merge_room;
-    uint32_t byte_id[256]; /* the token of one byte, BPE_NONE if there is none */
-    uint32_t unknown;      /* for a byte without a token; BPE_NONE: the byte is dropped */
-    bool fuse_unknown;     /* a run of such bytes is one token */
+    uint32_t byte_id[256]; /* the token of one byte, BPE_NONE if there is none; with `characters`:
+                            * <0xXX>, all BPE_NONE without byte_fallback */
+    uint32_t unknown;      /* for a symbol without a token; BPE_NONE: the symbol is dropped */
+    bool fuse_unknown;     /* a run of unknown symbols is one token */
+    bool cut_marks;        /* no merge joins U+2581 to a different character before U+2581 */
     bool ignore_merges;    /* a word that is a token is not merged */
     uint32_t longest;      /* bytes of the longest token in `whole` */
 
@@ -160,6 +180,9 @@ struct bpe_model {
 
 /* Add the tokens of a merge, then the merge; bpe_model_finish follows the last merge. */
 enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_t size, int64_t id);
+/* Adds a token whose text may be another token's: bpe_model_find then finds the later token. */
+enum sotto_status bpe_model_add_piece(struct bpe_model *model, const char *text, size_t size,
+                                      uint32_t id);
 enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, size_t left_size,
                                   const char *right, size_t right_size);
 void bpe_model_find_bytes(struct bpe_model *model); /* fills byte_id; also in finish */
@@ -187,13 +210,20 @@ static inline const struct bpe_pair_slot *bpe_model_pair(const struct bpe_model 
     }
 }
 
+struct bpe_work;
+
+/* Writes the ids of one word; room for `size` ids at `out`. */
+typedef enum sotto_status bpe_ids_of(struct bpe_work *work, const char *word, size_t size,
+                                     int32_t *out, size_t *count);
+
 /* Scratch and inputs of one call. A tokenizer is read-only, so threads share it. */
 struct bpe_work {
     const struct bpe_unicode *unicode;
     const struct bpe_model *model;
     const struct bpe_added_list *added;
     const struct bpe_split *split;
-    bool nfc; /* bring the text to NFC */
+    const struct tokenizer *tokenizer; /* for models other than BPE */
+    bpe_ids_of *ids_of;                /* the model, for words that are not in the tables */
     struct token_list *out;
     struct bpe_cached {
         char word[BPE_CACHED_BYTES];
@@ -205,21 +235,45 @@ struct bpe_work {
     struct bpe_symbol *symbol; /* of long words */
     uint64_t *heap;
     size_t symbol_room;
-    struct bpe_buffer normal, prefixed;
-    bool glued;                  /* after bytes that are not UTF-8: no space in between */
+    struct bpe_buffer normal[2];
+    struct bpe_buffer stage_text[BPE_MAX_STAGES + 1]; /* of stages that change text */
+    struct bpe_buffer pieces;                         /* of model/wordpiece.c */
+    void *path;                                       /* of model/unigram.c */
+    size_t path_room;                                 /* bytes of `path` */
+    const char *first;  /* what the first character of the whole text became; NULL: elsewhere */
+    size_t first_size;  /* bytes of `first` */
+    bool glued;         /* after bytes that are not UTF-8: no space in between */
+    const char *joined; /* normalized text that is `glued`; NULL: none */
     struct bpe_matcher *matcher; /* of regex.c */
 };
 
 /* Appends the ids of one word. */
 enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size);
+/* Appends the ids of a run of bytes that are not UTF-8. */
+enum sotto_status bpe_raw_bytes(struct bpe_work *work, const char *bytes, size_t size);
+/* Appends the ids of one word in the parts before U+2581 that no merge crosses. */
+enum sotto_status bpe_word_parts(struct bpe_work *work, const char *word, size_t size);
+/* The symbols of a word of characters; room for `size` symbols at `id`; returns the number. */
+size_t bpe_character_symbols(const struct bpe_model *model, const uint8_t *word, size_t size,
+                             uint32_t *id);
+/* True if each byte has a token <0xXX>. */
+bool bpe_has_fallback(const struct bpe_model *model, const uint8_t *bytes, size_t size);
+/* Finds the tokens <0xXX>: fills byte_id. */
+void bpe_find_fallback(struct bpe_model *model);
+/* Sets cut_marks. */
+void bpe_check_marks(struct bpe_model *model);
 /* Merges without the tables of whole words and of the cache; room for `size` ids at `out`. */
 enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *model,
                                  const char *word, size_t size, int32_t *out, size_t *count);
+/* The same as a bpe_ids_of, of the work's model. */
+enum sotto_status bpe_merged_ids(struct bpe_work *work, const char *word, size_t size, int32_t *out,
+                                 size_t *count);
 
 /* Added tokens (added.c) */
 
 struct bpe_added {
     uint32_t content, content_size; /* in `pool` of the list */
+    uint32_t normal, normal_size;   /* the content in normalized text, if `normalized` */
     uint32_t id;
     bool special, normalized, lstrip, rstrip, single_word;
 };
@@ -242,9 +296,11 @@ struct bpe_added_list {
 
 enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added token,
                                 const char *content, size_t size);
-/* Prepares the list for searches; with `nfc`, contents of normalized tokens are brought to NFC. */
-enum sotto_status bpe_added_finish(struct bpe_added_list *list, const struct bpe_unicode *unicode,
-                                   bool nfc);
+/* Sets the content that a normalized token has in normalized text. */
+enum sotto_status bpe_added_set_normal(struct bpe_added_list *list, uint32_t index,
+                                       const char *content, size_t size);
+/* Prepares the list for searches. */
+enum sotto_status bpe_added_finish(struct bpe_added_list *list);
 void bpe_added_free(struct bpe_added_list *list);
 
 typedef enum sotto_status bpe_piece(struct bpe_work *work, const char *text, size_t size);
@@ -254,20 +310,51 @@ enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_conten
 
 /* Splitting into words (split.c, regex.c) */
 
-enum bpe_stage_kind { BPE_STAGE_GPT2, BPE_STAGE_REGEX, BPE_STAGE_DIGITS, BPE_STAGE_PREFIX };
+enum bpe_stage_kind {
+    BPE_STAGE_GPT2,
+    BPE_STAGE_PATTERN,
+    BPE_STAGE_CLASS, /* characters of a class are the matches */
+    BPE_STAGE_DIGITS,
+    BPE_STAGE_PREFIX,
+    BPE_STAGE_LETTERS, /* bytes become letters, for stages after ByteLevel */
+    BPE_STAGE_MARK,    /* Metaspace */
+};
+
+/* What becomes of a match of a stage's pattern, and of the text around the match. */
+enum bpe_behavior {
+    BPE_REMOVED,
+    BPE_ISOLATED,
+    BPE_MERGED_WITH_PREVIOUS,
+    BPE_MERGED_WITH_NEXT,
+    BPE_CONTIGUOUS
+};
+
+enum bpe_mark_prefix { BPE_MARK_ALWAYS, BPE_MARK_FIRST, BPE_MARK_NEVER };
+
+/* A regular expression, or a text. */
+struct bpe_pattern {
+    void *code;    /* pcre2_code; NULL: `literal` */
+    char *literal; /* (size) */
+    size_t size;
+};
 
 struct bpe_stage {
     enum bpe_stage_kind kind;
-    bool each;       /* digits: each number alone */
-    bool drop_match; /* regex: matches are dropped */
-    bool drop_gap;   /* regex: text between matches is dropped */
-    void *code;      /* regex: pcre2_code */
+    enum bpe_behavior behavior;
+    bool each;                   /* digits: each number alone */
+    bool invert;                 /* pattern: text between matches counts as the matches */
+    bool keep;                   /* mark: the text stays one word */
+    enum bpe_mark_prefix prefix; /* mark: where U+2581 is put before a text */
+    char mark[5];                /* mark: the character for a blank, as UTF-8 */
+    bool (*in_class)(const struct bpe_unicode *unicode, uint32_t code);
+    struct bpe_pattern pattern;
 };
 
 struct bpe_split {
     struct bpe_stage stage[BPE_MAX_STAGES];
     int n_stage;
-    bool bytes; /* a ByteLevel was among the pre-tokenizers */
+    bool bytes;   /* a ByteLevel was among the pre-tokenizers */
+    bool letters; /* stages follow ByteLevel: words arrive as letters */
 };
 
 /* GPT-2's split pattern; a stage with this pattern is BPE_STAGE_GPT2. */

@@ -1,5 +1,5 @@
-/* From the bytes of a word to ids: of all neighbouring pairs with a merge, the leftmost pair of the
- * lowest rank becomes one token, until no pair is left.
+/* From the bytes or characters of a word to ids: of all neighbouring pairs with a merge, the
+ * leftmost pair of the lowest rank becomes one token, until no pair is left.
  *
  * Short words are searched for each merge; long words keep their pairs in a heap: O(n log n). */
 #include "data/tokenizer/bpe/bpe.h"
@@ -19,6 +19,8 @@ static size_t word_to_symbols(const struct bpe_model *model, const uint8_t *word
 {
     size_t n = 0;
     bool fuse = false;
+    if (model->characters)
+        return bpe_character_symbols(model, word, size, id);
     for (size_t i = 0; i < size; i++) {
         uint32_t next = model->byte_id[word[i]];
         bool unknown = next == BPE_NONE;
@@ -188,7 +190,8 @@ enum sotto_status bpe_model_index_words(struct bpe_model *model)
         if (token.text == BPE_NONE || token.bytes_size == 0 || token.bytes_size > BPE_MAX_WORD)
             continue;
         TRY_DONE(bpe_buffer_reserve(&model->pool, token.text_size));
-        if (!bpe_letters_to_bytes(bpe_token_text(model, id), token.text_size,
+        if (!model->characters &&
+            !bpe_letters_to_bytes(bpe_token_text(model, id), token.text_size,
                                   model->pool.data + model->pool.count, &count))
             continue;
         const char *word = model->pool.data + token.bytes;
@@ -226,6 +229,12 @@ static uint32_t find_whole(const struct bpe_model *model, const char *word, size
     }
 }
 
+enum sotto_status bpe_merged_ids(struct bpe_work *work, const char *word, size_t size, int32_t *out,
+                                 size_t *count)
+{
+    return bpe_word_merge(work, work->model, word, size, out, count);
+}
+
 enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size)
 {
     const struct bpe_model *model = work->model;
@@ -247,7 +256,7 @@ enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size)
         return SOTTO_OK;
     }
     size_t count;
-    TRY(bpe_word_merge(work, model, word, size, out->data + out->count, &count));
+    TRY(work->ids_of(work, word, size, out->data + out->count, &count));
     if (cached) {
         memcpy(cached->word, word, size);
         cached->size = (uint8_t)size;

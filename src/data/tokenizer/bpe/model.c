@@ -81,6 +81,8 @@ enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_
     token->bytes = token->text;
     token->bytes_size = token->text_size;
 
+    if (model->characters)
+        return index_text(model, (uint32_t)id);
     TRY(bpe_buffer_reserve(&model->pool, size)); /* letters never take less than the bytes */
     char *bytes = model->pool.data + model->pool.count;
     size_t n;
@@ -93,17 +95,37 @@ enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_
     return index_text(model, (uint32_t)id);
 }
 
-uint32_t bpe_model_find(const struct bpe_model *model, const char *text, size_t size)
+/* Returns the entry of the table of texts, NULL if the text has none. */
+static uint32_t *find_text(const struct bpe_model *model, const char *text, size_t size)
 {
     for (uint32_t i = bpe_hash(text, size); model->by_text; i++) {
-        uint32_t id = model->by_text[i & model->by_text_mask];
-        if (!id)
-            return BPE_NONE;
-        const struct bpe_token *token = &model->token[id - 1];
+        uint32_t *entry = &model->by_text[i & model->by_text_mask];
+        if (!*entry)
+            return NULL;
+        const struct bpe_token *token = &model->token[*entry - 1];
         if (token->text_size == size && memcmp(model->pool.data + token->text, text, size) == 0)
-            return id - 1;
+            return entry;
     }
-    return BPE_NONE;
+    return NULL;
+}
+
+uint32_t bpe_model_find(const struct bpe_model *model, const char *text, size_t size)
+{
+    const uint32_t *entry = find_text(model, text, size);
+    return entry ? *entry - 1 : BPE_NONE;
+}
+
+enum sotto_status bpe_model_add_piece(struct bpe_model *model, const char *text, size_t size,
+                                      uint32_t id)
+{
+    uint32_t *entry = find_text(model, text, size);
+    if (!entry)
+        return bpe_model_add(model, text, size, id);
+    TRY(grow_model(model, id + 1));
+    const struct bpe_token same = model->token[*entry - 1];
+    model->token[id] = same;
+    *entry = id + 1;
+    return SOTTO_OK;
 }
 
 enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, size_t left_size,
@@ -174,7 +196,8 @@ void bpe_model_find_bytes(struct bpe_model *model)
 
 enum sotto_status bpe_model_finish(struct bpe_model *model)
 {
-    bpe_model_find_bytes(model);
+    if (!model->characters)
+        bpe_model_find_bytes(model);
     return index_pairs(model);
 }
 

@@ -1,4 +1,4 @@
-/* Canonical composition (NFC, Unicode annex 15) of valid UTF-8.
+/* Canonical composition (NFC, Unicode annex 15) and the other forms of valid UTF-8.
  *
  * Most text is in NFC already, so only stretches that could change are decomposed: a run of
  * characters that are not inert, with the character before. Decomposing, ordering and composing are
@@ -11,6 +11,11 @@
 #include <utf8proc.h>
 
 #define NFC_OPTIONS (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
+
+static const utf8proc_option_t form_options[] = {[BPE_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+                                                 [BPE_NFKC] = NFC_OPTIONS | UTF8PROC_COMPAT,
+                                                 [BPE_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                              UTF8PROC_COMPAT};
 
 struct nfc_run { /* decomposed code points */
     utf8proc_int32_t *code, *copy;
@@ -64,18 +69,18 @@ static void order_marks(utf8proc_int32_t *code, size_t n, utf8proc_int32_t *copy
     memcpy(code, copy, n * sizeof *code);
 }
 
-static enum sotto_status normalize_run(struct nfc_run *run, const char *text, size_t size,
-                                       struct bpe_buffer *out)
+static enum sotto_status normalize_run(struct nfc_run *run, utf8proc_option_t options,
+                                       const char *text, size_t size, struct bpe_buffer *out)
 {
     run->count = 0;
     for (size_t i = 0; i < size;) {
         int length, boundary = 0;
         uint32_t c = bpe_utf8_code((const uint8_t *)text + i, &length);
         i += (size_t)length;
-        TRY(run_reserve(run, 16));
+        TRY(run_reserve(run, 32));
         utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, run->code + run->count,
-                                                     16, NFC_OPTIONS, &boundary);
-        if (n < 0 || n > 16)
+                                                     32, options, &boundary);
+        if (n < 0 || n > 32)
             return fail(SOTTO_EFORMAT, "cannot normalize U+%04X", (unsigned)c);
         run->count += (size_t)n;
     }
@@ -86,8 +91,9 @@ static enum sotto_status normalize_run(struct nfc_run *run, const char *text, si
         order_marks(run->code + from, i - from, run->copy);
         i += i == from;
     }
-    utf8proc_ssize_t n =
-        utf8proc_normalize_utf32(run->code, (utf8proc_ssize_t)run->count, NFC_OPTIONS);
+    utf8proc_ssize_t n = (utf8proc_ssize_t)run->count;
+    if (options & UTF8PROC_COMPOSE)
+        n = utf8proc_normalize_utf32(run->code, n, options);
     if (n < 0)
         return fail(SOTTO_EFORMAT, "cannot normalize: %s", utf8proc_errmsg(n));
     TRY(bpe_buffer_reserve(out, (size_t)n * 4));
@@ -133,10 +139,46 @@ enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, s
             i < size &&
             !(bpe_look_up(unicode, bpe_utf8_code((const uint8_t *)text + i, &length)) & BPE_INERT))
             i += (size_t)length;
-        TRY_DONE(normalize_run(&run, text + last, i - last, out));
+        TRY_DONE(normalize_run(&run, NFC_OPTIONS, text + last, i - last, out));
         from = i;
         i += inert_prefix(unicode, text + from, size - from, &last);
         last += from;
+    }
+    TRY_DONE(bpe_buffer_add(out, text + from, size - from));
+done:
+    free(run.code);
+    free(run.copy);
+    return st;
+}
+
+/* True if `tokenizers` takes the character as plain in every form: no mark, no parts. */
+static bool is_plain(uint32_t c)
+{
+    return bpe_is_late(c) || bpe_is_late_compatible(c);
+}
+
+/* Normalizes run by run: a run has an ASCII character, if one is before, and the characters up to
+ * the next ASCII or plain character. */
+enum sotto_status bpe_normal_form(enum bpe_form form, const char *text, size_t size,
+                                  struct bpe_buffer *out)
+{
+    enum sotto_status st = SOTTO_OK;
+    struct nfc_run run = {0};
+    const uint8_t *p = (const uint8_t *)text;
+    size_t from = 0; /* start of the text that is not in `out` yet */
+    int length;
+    out->count = 0;
+    for (size_t i = 0; i < size;) {
+        while (i < size && (p[i] < 0x80 || is_plain(bpe_utf8_code(p + i, &length))))
+            i += p[i] < 0x80 ? 1 : (size_t)length;
+        if (i == size)
+            break;
+        const size_t start = i > from && p[i - 1] < 0x80 ? i - 1 : i;
+        while (i < size && p[i] >= 0x80 && !is_plain(bpe_utf8_code(p + i, &length)))
+            i += (size_t)length;
+        TRY_DONE(bpe_buffer_add(out, text + from, start - from));
+        TRY_DONE(normalize_run(&run, form_options[form], text + start, i - start, out));
+        from = i;
     }
     TRY_DONE(bpe_buffer_add(out, text + from, size - from));
 done:

@@ -74,26 +74,40 @@ static enum sotto_status put_escape(struct bpe_buffer *out, const char *p, size_
     return bpe_buffer_add(out, p, *used);
 }
 
+/* Checks a class inside a class, at p[i] == '['. In Ruby's syntax the classes' union counts, so
+ * that the members of the inner class may be written into the outer class. */
+static enum sotto_status check_inner_class(const char *p, size_t n, size_t i)
+{
+    const char next = i + 1 < n ? p[i + 1] : '\0';
+    const bool range = p[i - 1] == '-' || next == '-';
+    return range || next == '^' || next == ':' || next == ']'
+               ? fail(SOTTO_EFORMAT, "[%c inside a class of a split pattern is not supported",
+                      range ? '-' : next)
+               : SOTTO_OK;
+}
+
 static enum sotto_status translate_pattern(const char *p, size_t n, struct bpe_buffer *out)
 {
     int depth = 0; /* of [ */
     for (size_t i = 0; i < n;) {
         size_t used = 1;
+        bool written = true;
         if (p[i] == '\\') {
             TRY(put_escape(out, p + i, n - i, depth > 0, &used));
-        } else {
-            if (p[i] == '[' && ++depth > 1)
-                return fail(SOTTO_EFORMAT,
-                            "a class inside a class in a split pattern is not supported");
-            if (p[i] == ']' && depth > 0)
-                depth--;
-            if (p[i] == '&' && depth > 0 && i + 1 < n && p[i + 1] == '&')
-                return fail(SOTTO_EFORMAT, "&& in a class of a split pattern is not supported");
-            if (p[i] == '}' && i + 1 < n &&
-                p[i + 1] == '+') /* possessive in PCRE2, a repeat in Ruby */
-                return fail(SOTTO_EFORMAT, "}+ in a split pattern is not supported");
-            TRY(bpe_buffer_add(out, p + i, 1));
+            written = false;
+        } else if (p[i] == '[') {
+            if (++depth > 1)
+                TRY(check_inner_class(p, n, i));
+            written = depth == 1;
+        } else if (p[i] == ']' && depth > 0) {
+            written = --depth == 0;
         }
+        if (p[i] == '&' && depth > 0 && i + 1 < n && p[i + 1] == '&')
+            return fail(SOTTO_EFORMAT, "&& in a class of a split pattern is not supported");
+        if (p[i] == '}' && i + 1 < n && p[i + 1] == '+') /* possessive in PCRE2, a repeat in Ruby */
+            return fail(SOTTO_EFORMAT, "}+ in a split pattern is not supported");
+        if (written)
+            TRY(bpe_buffer_add(out, p + i, 1));
         i += used;
     }
     return SOTTO_OK;

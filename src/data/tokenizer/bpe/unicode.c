@@ -6,7 +6,7 @@
 
 #include "data/tokenizer/bpe/recent.h"
 
-static bool is_white_space(uint32_t c) /* White_Space: without U+180E, which PCRE2's \s has */
+bool bpe_is_white_space(uint32_t c) /* without U+180E, which PCRE2's \s has */
 {
     return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
@@ -25,7 +25,7 @@ static const char *category_of(uint32_t c, utf8proc_category_t category)
 
 static enum bpe_class character_class(uint32_t c, utf8proc_category_t category)
 {
-    if (is_white_space(c))
+    if (bpe_is_white_space(c))
         return BPE_SPACE;
     char first = category_of(c, category)[0];
     return first == 'L' ? BPE_LETTER : first == 'N' ? BPE_NUMBER : BPE_OTHER;
