@@ -76,13 +76,16 @@ static void warn_of_grace(struct progress *p, const struct run_step *s)
                          12 * (double)run->table->parameters / 300e6;
     if (needs < grace)
         return;
+    /* Open MPI waits for this time before SIGTERM and again before SIGKILL, on a host after the
+     * other. */
+    const double more = ceil(needs) + 1;
     p->warned = true;
     progress_end(p);
     log_warn(
         "to stop and be saved, this run may take %.2g s, but mpirun kills its ranks %g s after "
-        "Ctrl-C: mpirun %s %.0f leaves them the time, and makes every end by a signal or an error "
-        "take two to four times as long",
-        needs, grace, option, ceil(needs) + 1);
+        "Ctrl-C: mpirun %s %.0f leaves them the time; every end by a signal or an error then takes "
+        "%.0f to %.0f s",
+        needs, grace, option, more, 2 * more, 4 * more);
 }
 
 static void print_round(void *arg, const struct run_step *s)
