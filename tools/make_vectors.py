@@ -62,6 +62,7 @@ MODELS = {  # file name: (model_type, configuration)
     "qwen2": ("qwen2", dict(LLAMA, num_key_value_heads=2)),
     "qwen2_window": ("qwen2", dict(LLAMA, num_key_value_heads=2, num_hidden_layers=3, tie_word_embeddings=True,
                                    use_sliding_window=True, sliding_window=5, max_window_layers=1)),
+    "qwen3": ("qwen3", dict(LLAMA, num_key_value_heads=2, head_dim=12)),
 }
 
 RESNET = dict(num_channels=3, embedding_size=6, num_labels=5)

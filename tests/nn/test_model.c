@@ -174,6 +174,11 @@ static void config_json_round_trip(void **state)
     "\"num_attention_heads\":32,\"intermediate_size\":8,\"max_position_embeddings\":8,"            \
     "\"vocab_size\":9"
 
+#define QWEN3                                                                                      \
+    "\"model_type\":\"qwen3\",\"num_hidden_layers\":2,\"hidden_size\":4096,"                       \
+    "\"num_attention_heads\":32,\"intermediate_size\":8,\"max_position_embeddings\":8,"            \
+    "\"vocab_size\":9"
+
 /* Files as others write them: members in either spelling, null where transformers writes null. */
 static void config_json_of_others(void **state)
 {
@@ -266,6 +271,12 @@ static void config_json_of_required_members(void **state)
           .norm_eps = 1e-6,
           .rope_theta = 10000,
           .tied = TIED_NO}},
+        {QWEN3,
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
         {QWEN2,
          {.mlp_width = 8,
           .activation = "silu",
@@ -351,7 +362,7 @@ static void config_json_errors(void **state)
         {"[]", "", SOTTO_EFORMAT},
         {"{\"model_type\":3}", "model_type", SOTTO_EFORMAT},
         {"{\"model_type\":\"bert\"}",
-         "'bert' is not supported: want gpt2, gpt_neo, llama, olmo2, mistral, qwen2, mlp, resnet or vit",
+         "'bert' is not supported: want gpt2, gpt_neo, llama, olmo2, mistral, qwen2, qwen3, mlp, resnet or vit",
          SOTTO_EFORMAT},
         {"{\"model_type\":\"preset\"}", "'preset' is not supported", SOTTO_EFORMAT},
         {"{" GPT2 "\"n_positions\":8}", "\"vocab_size\" is missing", SOTTO_EFORMAT},

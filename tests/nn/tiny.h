@@ -19,6 +19,7 @@ static const struct model_config tiny_configs[] = {
     {TINY_MODEL(OLMO2, 4), .kv_heads = 2, .mlp_width = 20},
     {TINY_MODEL(MISTRAL, 4), .kv_heads = 2, .head_width = 6, .mlp_width = 20, .window = 3},
     {TINY_MODEL(QWEN2, 4), .kv_heads = 2, .mlp_width = 20, .window = 3, .pattern = "lg"},
+    {TINY_MODEL(QWEN3, 4), .kv_heads = 2, .head_width = 6, .mlp_width = 20, .tied = TIED_YES},
 };
 #undef TINY_MODEL
 enum { TINY = sizeof tiny_configs / sizeof *tiny_configs };

@@ -20,6 +20,7 @@ struct model_config;
     ARCH(OLMO2, olmo2)                                                                             \
     ARCH(MISTRAL, mistral)                                                                         \
     ARCH(QWEN2, qwen2)                                                                             \
+    ARCH(QWEN3, qwen3)                                                                             \
     ARCH(MLP, mlp)                                                                                 \
     ARCH(RESNET, resnet)                                                                           \
     ARCH(VIT, vit)

@@ -78,8 +78,9 @@ static void add_projections(const struct decoder_block *b, struct attention_laye
     a->o_w = add_weight(b, ROLE_OUT, residual_std(b), C, Q);
     a->o_b = add_bias(b, ROLE_OUT, has->out_bias, C);
     if (has->qk_norm) {
-        a->q_norm = add_norm(b, ROLE_Q_NORM, NORM_RMS, Q);
-        a->k_norm = add_norm(b, ROLE_K_NORM, NORM_RMS, KV);
+        const bool each = has->qk_norm == QK_EACH_HEAD;
+        a->q_norm = add_norm(b, ROLE_Q_NORM, NORM_RMS, each ? a->head_width : Q);
+        a->k_norm = add_norm(b, ROLE_K_NORM, NORM_RMS, each ? a->head_width : KV);
     }
 }
 

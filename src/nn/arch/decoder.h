@@ -11,12 +11,12 @@
  * `pattern`. */
 enum decoder_windows { WINDOWS_NONE, WINDOWS_ALL, WINDOWS_BY_LAYER };
 
-/* The parts of a family. All 0: Llama without its gate. */
+/* The parts of a family. */
 struct decoder_choices {
     enum norm_kind norm; /* layer norms have biases */
     bool norm_after;     /* y = x + norm(f(x)) instead of y = x + f(norm(x)) */
-    bool qk_norm;        /* RMS norms over all heads of q and of k before the rotation */
-    bool qkv_fused;      /* one projection for q, k and v */
+    enum qk_norm qk_norm;
+    bool qkv_fused; /* one projection for q, k and v */
     bool qkv_bias, out_bias, mlp_bias;
     enum linear_layout layout; /* of all projections but the output over the vocabulary */
     bool positions;            /* a learned table of positions instead of a rotation of q and k */
@@ -24,8 +24,8 @@ struct decoder_choices {
     bool equal_heads;          /* kv_heads = heads */
     bool even_heads;           /* heads times head_width = width */
     enum decoder_windows windows; /* if the model has a `window` */
-    bool gated;                /* down(silu(gate(x)) * up(x)) instead of down(gelu(up(x))) */
-    bool narrow_init;          /* new out and down weights: init_std / sqrt(2 layers) */
+    bool gated;                   /* down(silu(gate(x)) * up(x)) instead of down(gelu(up(x))) */
+    bool narrow_init;             /* new out and down weights: init_std / sqrt(2 layers) */
 };
 
 /* Modules of a decoder. Their names in model.safetensors end with ".weight" and ".bias". */

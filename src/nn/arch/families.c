@@ -214,7 +214,7 @@ static const struct arch_member olmo2_members[] = {
 };
 
 static const struct decoder olmo2 = {
-    .choices = {.norm = NORM_RMS, .norm_after = true, .qk_norm = true, .gated = true,
+    .choices = {.norm = NORM_RMS, .norm_after = true, .qk_norm = QK_ALL_HEADS, .gated = true,
                 .even_heads = true},
     .names = &olmo2_names,
     DECODER_MEMBERS(olmo2_members),
@@ -278,5 +278,34 @@ const struct arch arch_qwen2 = {
     DECODER(QWEN2, qwen2),
     .hf_class = "Qwen2ForCausalLM",
     .about = "Qwen 2 and 2.5 (2024): as Llama, with biases of q, k and v, and windows in some layers "
+             "(window, pattern)",
+};
+
+/* ---- Qwen 3 (2025): Llama with norms of q and k ---- */
+
+static const struct arch_member qwen3_members[] = {
+    LLAMA_MEMBERS,
+    MEMBER_INT("head_dim", head_width),
+    MEMBER_INT("sliding_window", window),
+    MEMBER_FIXED("attention_bias", false),
+};
+
+static const struct decoder qwen3 = {
+    .choices = {.norm = NORM_RMS, .qk_norm = QK_EACH_HEAD, .gated = true,
+                .windows = WINDOWS_BY_LAYER},
+    .names = &llama_names,
+    DECODER_MEMBERS(qwen3_members),
+    .activation = "hidden_act",
+    .activations = silu,
+    .fresh = {.norm_eps = 1e-6, .rope_theta = 1000000, .tied = TIED_NO},
+    .absent = {.rope_theta = 10000, .kv_heads = 32, .head_width = 128, .window = 4096},
+    .read = qwen_read,
+    .write = qwen_write,
+};
+
+const struct arch arch_qwen3 = {
+    DECODER(QWEN3, qwen3),
+    .hf_class = "Qwen3ForCausalLM",
+    .about = "Qwen 3 (2025): as Llama, with norms of each head's q and k, and windows in some layers "
              "(window, pattern)",
 };

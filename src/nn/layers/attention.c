@@ -23,6 +23,12 @@ static int kv_width(const struct attention_layer *l)
     return l->kv_heads * l->head_width;
 }
 
+/* Returns how many norms a row of q or k with `heads` heads has. */
+static size_t qk_norms(const struct attention_layer *l, int heads)
+{
+    return l->qk_norm == QK_EACH_HEAD ? (size_t)heads : 1;
+}
+
 /* q, k and v: columns of one (rows, q + 2 kv) block when the projection is fused, blocks of their
  * own otherwise. The first view is the start of the memory in both cases. */
 struct attention_qkv {
@@ -51,7 +57,7 @@ struct attention_saved {
     struct view stats;            /* (rows, 2) */
     struct attention_qkv s;       /* as attended */
     struct view q_raw, k_raw;     /* QK-norm: before the norm */
-    struct view q_stats, k_stats; /* (rows, 2) */
+    struct view q_stats, k_stats; /* (rows, qk_norms, 2) */
     struct view o;                /* (rows, q_width) */
     struct view lse;              /* (batch, heads, t) */
     struct view out;              /* (rows, width), norm_after: before the norm */
@@ -68,8 +74,8 @@ static struct attention_saved attention_carve_saved(const struct attention_layer
     if (l->qk_norm) {
         k.q_raw = carve_piece(room, rows * q, e.type);
         k.k_raw = carve_piece(room, rows * kv, e.type);
-        k.q_stats = carve_piece(room, 2 * rows, DTYPE_F32);
-        k.k_stats = carve_piece(room, 2 * rows, DTYPE_F32);
+        k.q_stats = carve_piece(room, 2 * rows * qk_norms(l, l->heads), DTYPE_F32);
+        k.k_stats = carve_piece(room, 2 * rows * qk_norms(l, l->kv_heads), DTYPE_F32);
     }
     k.o = carve_piece(room, rows * q, e.type);
     k.lse = carve_piece(room, rows * (size_t)l->heads, DTYPE_F32);
@@ -161,6 +167,26 @@ static void rotate_heads(const struct attention_layer *l, struct pass *pass,
     pass->dev->ops->rope(pass->dev, &r, s->k, inverse);
 }
 
+/* y = the norms of x: q or k, with `heads` heads. */
+static void qk_norm_forward(const struct attention_layer *l, const struct norm_part *n,
+                            struct pass *pass, const struct view *theta, int heads, struct view y,
+                            struct view x, struct view stats)
+{
+    const size_t norms = qk_norms(l, heads);
+    normalize_rows_forward(n, pass, theta, extent_tokens(pass->extent) * norms,
+                           heads * l->head_width / (int)norms, y, x, stats);
+}
+
+/* d = the gradient of x, from that of y. */
+static void qk_norm_backward(const struct attention_layer *l, const struct norm_part *n,
+                             struct pass *pass, const struct view *theta, const struct view *grad,
+                             int heads, struct view d, struct view x, struct view stats)
+{
+    const size_t norms = qk_norms(l, heads);
+    normalize_rows_backward(n, pass, theta, grad, extent_tokens(pass->extent) * norms,
+                            heads * l->head_width / (int)norms, d, d, x, stats, view_none);
+}
+
 static void project_qkv(const struct attention_layer *l, struct pass *pass,
                         const struct view *theta, struct view n, const struct attention_saved *k)
 {
@@ -182,8 +208,8 @@ static void project_qkv(const struct attention_layer *l, struct pass *pass,
                                  pass_param(pass, theta, l->v_b), view_none);
     }
     if (l->qk_norm) {
-        norm_part_forward(&l->q_norm, pass, theta, q_width(l), k->s.q, k->q_raw, k->q_stats);
-        norm_part_forward(&l->k_norm, pass, theta, kv_width(l), k->s.k, k->k_raw, k->k_stats);
+        qk_norm_forward(l, &l->q_norm, pass, theta, l->heads, k->s.q, k->q_raw, k->q_stats);
+        qk_norm_forward(l, &l->k_norm, pass, theta, l->kv_heads, k->s.k, k->k_raw, k->k_stats);
     }
     rotate_heads(l, pass, &k->s, false);
 }
@@ -266,10 +292,8 @@ static void project_qkv_backward(const struct attention_layer *l, struct pass *p
         return;
     }
     if (l->qk_norm) {
-        norm_part_backward(&l->q_norm, pass, theta, grad, q_width(l), d->q, d->q, k->q_raw,
-                           k->q_stats, view_none);
-        norm_part_backward(&l->k_norm, pass, theta, grad, kv_width(l), d->k, d->k, k->k_raw,
-                           k->k_stats, view_none);
+        qk_norm_backward(l, &l->q_norm, pass, theta, grad, l->heads, d->q, k->q_raw, k->q_stats);
+        qk_norm_backward(l, &l->k_norm, pass, theta, grad, l->kv_heads, d->k, k->k_raw, k->k_stats);
     }
     projection_backward(pass, &p, dn, pass_param(pass, grad, l->q_w),
                         pass_param(pass, grad, l->q_b), d->q, n, pass_param(pass, theta, l->q_w),

@@ -13,6 +13,9 @@ struct embed_layer {
     int table, positions;
 };
 
+/* RMS norms of q and k before the rotation: over all heads, or over each with the same gain. */
+enum qk_norm { QK_NONE, QK_ALL_HEADS, QK_EACH_HEAD };
+
 /* y = x + out(attend(norm(x))), or with norm_after y = x + norm(out(attend(x))). */
 struct attention_layer {
     struct layer base;
@@ -26,7 +29,7 @@ struct attention_layer {
     int qkv_w, qkv_b; /* one projection for q, k and v; -1: three projections */
     int q_w, q_b, k_w, k_b, v_w, v_b;
     int o_w, o_b;
-    bool qk_norm; /* RMS norm over all heads of q and of k before the rotation */
+    enum qk_norm qk_norm;
     struct norm_part q_norm, k_norm;
     float *frequencies; /* (head_width/2) rotary embedding, owned; NULL: none */
     int index;          /* number of this layer among the attending layers, for the cache */

@@ -12,11 +12,12 @@ struct norm_part {
     float eps;
 };
 
-static inline void norm_part_forward(const struct norm_part *n, struct pass *pass,
-                                     const struct view *theta, int width, struct view y,
-                                     struct view x, struct view stats)
+/* Normalizes `rows` rows of `width` elements. */
+static inline void normalize_rows_forward(const struct norm_part *n, struct pass *pass,
+                                          const struct view *theta, size_t rows, int width,
+                                          struct view y, struct view x, struct view stats)
 {
-    const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
+    const struct norm shape = {(int)rows, width, n->eps};
     const struct ops *ops = pass->dev->ops;
     struct view gain = pass_param(pass, theta, n->gain);
     if (n->kind == NORM_LAYER)
@@ -26,12 +27,12 @@ static inline void norm_part_forward(const struct norm_part *n, struct pass *pas
         ops->rmsnorm_forward(pass->dev, &shape, y, x, gain, stats);
 }
 
-static inline void norm_part_backward(const struct norm_part *n, struct pass *pass,
-                                      const struct view *theta, const struct view *grad, int width,
-                                      struct view dx, struct view dy, struct view x,
-                                      struct view stats, struct view from)
+static inline void normalize_rows_backward(const struct norm_part *n, struct pass *pass,
+                                           const struct view *theta, const struct view *grad,
+                                           size_t rows, int width, struct view dx, struct view dy,
+                                           struct view x, struct view stats, struct view from)
 {
-    const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
+    const struct norm shape = {(int)rows, width, n->eps};
     const struct ops *ops = pass->dev->ops;
     struct view gain = pass_param(pass, theta, n->gain), dgain = pass_param(pass, grad, n->gain);
     if (n->kind == NORM_LAYER)
@@ -39,6 +40,23 @@ static inline void norm_part_backward(const struct norm_part *n, struct pass *pa
                                 x, gain, stats, from);
     else
         ops->rmsnorm_backward(pass->dev, &shape, dx, dgain, dy, x, gain, stats, from);
+}
+
+/* Normalize a row of `width` elements for each token. */
+static inline void norm_part_forward(const struct norm_part *n, struct pass *pass,
+                                     const struct view *theta, int width, struct view y,
+                                     struct view x, struct view stats)
+{
+    normalize_rows_forward(n, pass, theta, extent_tokens(pass->extent), width, y, x, stats);
+}
+
+static inline void norm_part_backward(const struct norm_part *n, struct pass *pass,
+                                      const struct view *theta, const struct view *grad, int width,
+                                      struct view dx, struct view dy, struct view x,
+                                      struct view stats, struct view from)
+{
+    normalize_rows_backward(n, pass, theta, grad, extent_tokens(pass->extent), width, dx, dy, x,
+                            stats, from);
 }
 
 #endif

@@ -128,11 +128,18 @@ static void qwen2(void **state)
     check("qwen2_window");
 }
 
+static void qwen3(void **state)
+{
+    (void)state;
+    check("qwen3");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2),  cmocka_unit_test(gpt_neo), cmocka_unit_test(llama),
         cmocka_unit_test(olmo2), cmocka_unit_test(mistral), cmocka_unit_test(qwen2),
+        cmocka_unit_test(qwen3),
     };
     return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }
