@@ -81,7 +81,8 @@ fails_with "'seed=3': want seeds=N, tsv=FILE or --key=value" ./mixture seed=3
 page=$(dirname "$self")/../../docs/library/embedding.md
 for name in fit loop; do
     awk -v first="/\\* $name.c \\*/" '/^```/ {on = 0} on || $0 ~ first {on = 1; print}' "$page" >$name.c
-    cc -std=c11 -Wall -Wextra -Werror $name.c -o $name $(pkg-config --cflags --libs sotto) -lm || die "$name.c of docs/library/embedding.md"
+    command=$(sed -n "s/^cc $name.c /cc -std=c11 -Wall -Wextra -Werror $name.c /p" "$page") # with the libraries that the page says
+    [ -n "$command" ] && eval "$command" || die "$name.c of docs/library/embedding.md: ${command:-no command builds it}"
 done
 for arguments in --workers=1 "--workers=4 --strategy=zero1" "--workers=3 --strategy=co2 --tau=4 --time=virtual --worker.step=20ms"; do
     succeeds ./fit $arguments
