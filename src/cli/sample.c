@@ -48,13 +48,21 @@ static int sample_sections(void *config, struct option_section *out)
     return 1;
 }
 
-/* Prints a token at once; the terminal assembles characters from bytes. */
-static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t token)
+/* Prints what a token adds to the text of the token `before` (-1: none) at once; the terminal
+ * assembles characters from bytes. */
+static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t before,
+                                     int32_t token)
 {
-    char *text;
-    size_t size;
-    TRY(tokenizer_decode(tokenizer, &token, 1, &text, &size));
-    fwrite(text, 1, size, stdout);
+    const int32_t both[] = {before, token};
+    char *text, *context = NULL;
+    size_t size, known = 0;
+    if (before >= 0)
+        TRY(tokenizer_decode(tokenizer, both, 1, &context, &known));
+    free(context);
+    TRY(tokenizer_decode(tokenizer, before < 0 ? both + 1 : both, before < 0 ? 1 : 2, &text,
+                         &size));
+    if (size > known)
+        fwrite(text + known, 1, size - known, stdout);
     fflush(stdout);
     free(text);
     return SOTTO_OK;
@@ -87,7 +95,7 @@ static enum sotto_status one_sample(struct loaded_model *l, const struct sample_
                                   (uint64_t)c->seed + (uint64_t)i, (enum dtype)c->activations};
     const int end = tokenizer_end(l->tokenizer);
     TRY(tokenizer_encode_prompt(l->tokenizer, text, strlen(text), &prompt));
-    int32_t token = end;
+    int32_t token = end, before = prompt.count ? prompt.data[prompt.count - 1] : -1;
     if (prompt.count == 0 && end < 0) {
         free(prompt.data);
         return fail(SOTTO_EINVAL,
@@ -102,7 +110,8 @@ static enum sotto_status one_sample(struct loaded_model *l, const struct sample_
             st = generator_next(&g, &token, 1, &token);
         for (int n = 1; st == SOTTO_OK && !(c->stop_at_end && end_tokens_have(&l->ends, token));
              n++) {
-            st = print_token(l->tokenizer, token);
+            st = print_token(l->tokenizer, before, token);
+            before = token;
             if (st != SOTTO_OK || n == c->tokens)
                 break;
             st = generator_next(&g, &token, 1, &token);

@@ -116,8 +116,7 @@ static enum sotto_status make_text_room(struct last_word_task *l, int t)
     return SOTTO_OK;
 }
 
-/* Encodes context and word separately, the space between them with the word, as a model continues a
- * text. */
+/* Encodes the word, with the space before the word, as a continuation of the context. */
 static enum sotto_status predict_last_word(struct last_word_task *l, const char *text, size_t size,
                                            struct last_word *out)
 {
@@ -129,7 +128,7 @@ static enum sotto_status predict_last_word(struct last_word_task *l, const char 
     l->ids.count = 0;
     TRY(tokenizer_encode_prompt(l->in->tokenizer, text, cut - 1, &l->ids));
     size_t context = l->ids.count;
-    TRY(tokenizer_encode(l->in->tokenizer, text + cut - 1, size - cut + 1, &l->ids));
+    TRY(tokenizer_encode_rest(l->in->tokenizer, text, size, cut - 1, &l->ids));
     const size_t positions = (size_t)l->in->model->config.positions;
     int32_t *ids = l->ids.data;
     size_t count = l->ids.count, word = count - context;

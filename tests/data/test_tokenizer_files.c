@@ -293,6 +293,10 @@ static void refused_files(void **state)
     assert_int_equal(tokenizer_open(&t, scratch), SOTTO_EIO);
     assert_non_null(
         strstr(sotto_error(), "has neither tokenizer.json nor vocab.json and merges.txt"));
+    write_file("tokenizer.model", "");
+    assert_int_equal(tokenizer_open(&t, scratch), SOTTO_EFORMAT);
+    assert_non_null(strstr(sotto_error(), "has tokenizer.model without tokenizer.json, which"));
+    remove_file("tokenizer.model");
     assert_int_equal(tokenizer_open(&t, "/nowhere/tokenizer.json"), SOTTO_EIO);
     assert_null(t);
 }

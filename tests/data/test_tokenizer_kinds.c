@@ -144,6 +144,27 @@ static void bytes_that_are_not_utf8(void **state)
     json_decref(root);
 }
 
+/* The rest of a text has no blank of its own: "a" and " bc" have the ids of "a bc". */
+static void rests_continue_texts(void **state)
+{
+    static const char *const families[] = {"Llama 2", "Mistral", "T5", "RoBERTa"};
+    json_t *root = read_kinds();
+    (void)state;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct tokenizer *t = open_kind(root, find_kind(root, families[i]));
+        struct token_list whole = {0}, parts = {0};
+        assert_ok(tokenizer_encode(t, "the rabbit", 10, &whole));
+        assert_ok(tokenizer_encode(t, "the", 3, &parts));
+        assert_ok(tokenizer_encode_rest(t, "the rabbit", 10, 3, &parts));
+        assert_int_equal(whole.count, parts.count);
+        assert_memory_equal(whole.data, parts.data, parts.count * sizeof *parts.data);
+        free(whole.data);
+        free(parts.data);
+        tokenizer_close(t);
+    }
+    json_decref(root);
+}
+
 /* Half a million letters without a blank: quadratic work would take hours. */
 static void long_texts_without_blanks(void **state)
 {
@@ -190,7 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_of_every_kind),       cmocka_unit_test(every_kind_is_written),
         cmocka_unit_test(bytes_that_are_not_utf8), cmocka_unit_test(long_texts_without_blanks),
-        cmocka_unit_test(a_piece_twice),
+        cmocka_unit_test(a_piece_twice),           cmocka_unit_test(rests_continue_texts),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -110,6 +110,22 @@ enum sotto_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, con
     return tokenizer_encode(tokenizer, text, size, out);
 }
 
+enum sotto_status tokenizer_encode_rest(const struct tokenizer *tokenizer, const char *text,
+                                        size_t size, size_t from, struct token_list *out)
+{
+    if (!tokenizer->model.characters)
+        return tokenizer_encode(tokenizer, text + from, size - from, out);
+    const size_t before = out->count;
+    TRY(tokenizer_encode(tokenizer, text, from, out));
+    const size_t known = out->count - before;
+    out->count = before;
+    TRY(tokenizer_encode(tokenizer, text, size, out));
+    const size_t whole = out->count - before, rest = whole > known ? whole - known : 0;
+    memmove(out->data + before, out->data + before + whole - rest, rest * sizeof *out->data);
+    out->count = before + rest;
+    return SOTTO_OK;
+}
+
 enum sotto_status tokenizer_encode_special(const struct tokenizer *tokenizer, const char *text,
                                            size_t size, struct token_list *out)
 {

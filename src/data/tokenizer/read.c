@@ -288,9 +288,16 @@ enum sotto_status tokenizer_open(struct tokenizer **out, const char *path)
         TRY(file_join(merges_path, path, "merges.txt"));
         if (file_exists(json_path))
             return tokenizer_open(out, json_path);
-        if (!file_exists(vocab_path) || !file_exists(merges_path))
+        if (!file_exists(vocab_path) || !file_exists(merges_path)) {
+            TRY(file_join(json_path, path, "tokenizer.model"));
+            if (file_exists(json_path))
+                return fail(SOTTO_EFORMAT,
+                            "%s has tokenizer.model without tokenizer.json, which transformers "
+                            "makes: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+                            path);
             return fail(SOTTO_EIO, "%s has neither tokenizer.json nor vocab.json and merges.txt",
                         path);
+        }
         TRY(tokenizer_make(out));
         enum sotto_status st = read_pair(*out, vocab_path, merges_path);
         if (st == SOTTO_OK)

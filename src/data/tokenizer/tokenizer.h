@@ -52,6 +52,11 @@ enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char
 /* Encodes with the post-processor's tokens before the text, as a prompt that a model continues. */
 enum sotto_status tokenizer_encode_prompt(const struct tokenizer *tokenizer, const char *text,
                                           size_t size, struct token_list *out);
+/* Encodes `text` from `from` on as the continuation of the text before. BPE on bytes has the ids of
+ * the rest alone; other kinds, which may put a blank before a text, the ids of the whole text
+ * without the number of ids that the text before has. */
+enum sotto_status tokenizer_encode_rest(const struct tokenizer *tokenizer, const char *text,
+                                        size_t size, size_t from, struct token_list *out);
 /* Encodes with the post-processor's tokens before and after the text. */
 enum sotto_status tokenizer_encode_special(const struct tokenizer *tokenizer, const char *text,
                                            size_t size, struct token_list *out);
