@@ -17,6 +17,7 @@ struct precompiled {
     size_t n_unit;
     char *text; /* replacements, each with a NUL after it; a NUL follows the last */
     size_t text_size;
+    bool plain[128]; /* ASCII characters without a replacement */
 };
 
 static int base64_value(char c)
@@ -72,23 +73,6 @@ static enum sotto_status take_parts(struct precompiled *p, const uint8_t *bytes,
     return SOTTO_OK;
 }
 
-enum sotto_status precompiled_read(struct precompiled **out, const char *text, size_t size)
-{
-    enum sotto_status st = SOTTO_OK;
-    uint8_t *bytes = malloc(size / 4 * 3 + 4);
-    struct precompiled *p = calloc(1, sizeof *p);
-    if (!bytes || !p) {
-        st = fail(SOTTO_ENOMEM, "no memory for a table of %zu bytes", size);
-    } else {
-        const long n = decode_base64(text, size, bytes);
-        st = n < 0 ? fail(SOTTO_EFORMAT, "\"precompiled_charsmap\" is not base64")
-                   : take_parts(p, bytes, (size_t)n);
-    }
-    free(bytes);
-    *out = p; /* the caller frees in every case */
-    return st;
-}
-
 void precompiled_free(struct precompiled *p)
 {
     if (!p)
@@ -126,6 +110,40 @@ static const char *find_replacement(const struct precompiled *p, const char *tex
     return NULL;
 }
 
+static void find_plain(struct precompiled *p)
+{
+    for (char c = 1; c < 127; c++) /* a line break joins '\r' in a cluster */
+        p->plain[(uint8_t)c] = c != '\r' && c != '\n' && !find_replacement(p, &c, 1);
+}
+
+enum sotto_status precompiled_read(struct precompiled **out, const char *text, size_t size)
+{
+    enum sotto_status st = SOTTO_OK;
+    uint8_t *bytes = malloc(size / 4 * 3 + 4);
+    struct precompiled *p = calloc(1, sizeof *p);
+    if (!bytes || !p) {
+        st = fail(SOTTO_ENOMEM, "no memory for a table of %zu bytes", size);
+    } else {
+        const long n = decode_base64(text, size, bytes);
+        st = n < 0 ? fail(SOTTO_EFORMAT, "\"precompiled_charsmap\" is not base64")
+                   : take_parts(p, bytes, (size_t)n);
+    }
+    if (st == SOTTO_OK)
+        find_plain(p);
+    free(bytes);
+    *out = p; /* the caller frees in every case */
+    return st;
+}
+
+/* Returns the bytes of plain characters that are clusters by themselves: no mark follows. */
+static size_t plain_length(const struct precompiled *p, const uint8_t *text, size_t size)
+{
+    size_t n = 0;
+    while (n < size && text[n] < 0x80 && p->plain[text[n]])
+        n++;
+    return n - (n > 0 && n < size && text[n] >= 0x80);
+}
+
 /* Returns the end of the extended grapheme cluster at `i`. */
 static size_t cluster_end(const char *text, size_t size, size_t i)
 {
@@ -159,6 +177,11 @@ enum sotto_status precompiled_run(const struct precompiled *p, const char *text,
     TRY(bpe_buffer_reserve(out, size + 64));
     *front = 0;
     for (size_t i = 0, end; i < size; i = end) {
+        end = i + (i < first ? 0 : plain_length(p, (const uint8_t *)text + i, size - i));
+        if (end > i) {
+            TRY(bpe_buffer_add(out, text + i, end - i));
+            continue;
+        }
         end = cluster_end(text, size, i);
         const char *to = end - i < CLUSTER ? find_replacement(p, text + i, end - i) : NULL;
         for (size_t part; i < end; i += part) {
