@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/text/instruct.h"
 #include "hf/generate.h"
 #include "hf/loaded_model.h"
 
 struct sample_config {
-    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], device[OPTION_ROOM], prompt[OPTION_LONG_ROOM];
+    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], device[OPTION_ROOM];
+    char prompt[OPTION_LONG_ROOM], instruction[OPTION_LONG_ROOM];
     int tokens, count, top_k, threads;
     double temperature, top_p;
     int64_t seed;
@@ -27,6 +29,9 @@ static const struct option table[] = {
         S, prompt, "",
         "text to continue; @FILE: the contents of a file; -: standard input; empty: the beginning "
         "of a document"),
+    OPTION_TEXT(S, instruction, "",
+                "instruction to answer, in the template of instruction data: for models that were "
+                "trained on such data; @FILE and - as for prompt; only the answer is printed"),
     OPTION_INT(S, tokens, "200", 1, 1e9, "tokens to draw"),
     OPTION_INT(S, count, "1", 1, 1e6, "samples"),
     OPTION_REAL(S, temperature, "0.8", 0, 100, "0: always the most likely token"),
@@ -68,22 +73,43 @@ static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t 
     return SOTTO_OK;
 }
 
-/* Reads the text to continue, which the caller frees. A file's last line break is no part of the
- * text, as in $(cat FILE). */
-static enum sotto_status read_prompt(const char *option, char **out)
+/* Reads a text that the caller frees, of the option `name`: the value, or the contents of a file
+ * without its last line break. */
+static enum sotto_status read_words(const char *name, const char *value, char **out)
 {
     const size_t limit = (size_t)1 << 30;
-    const bool file = option[0] == '@' && option[1] != '@';
-    if (!file && strcmp(option, "-") != 0) {
-        option += *option == '@'; /* "@@" is for a text that begins with '@' */
-        *out = strdup(option);
-        return *out ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for the prompt");
+    const bool file = value[0] == '@' && value[1] != '@';
+    if (!file && strcmp(value, "-") != 0) {
+        value += *value == '@'; /* "@@" is for a text that begins with '@' */
+        *out = strdup(value);
+        return *out ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for the %s", name);
     }
-    TRY(fail_in(file_read_text(file ? option + 1 : "-", limit, out), "prompt: "));
+    TRY(fail_in(file_read_text(file ? value + 1 : "-", limit, out), "%s: ", name));
     size_t size = strlen(*out);
-    while (size && ((*out)[size - 1] == '\n' || (*out)[size - 1] == '\r'))
-        (*out)[--size] = '\0';
+    size -= size && (*out)[size - 1] == '\n';
+    size -= size && (*out)[size - 1] == '\r';
+    (*out)[size] = '\0';
     return SOTTO_OK;
+}
+
+/* Reads the text to continue, which the caller frees: the prompt, or the template with the
+ * instruction. */
+static enum sotto_status read_prompt(const struct sample_config *c, char **out)
+{
+    char *instruction;
+    struct text text = {0};
+    if (!*c->instruction)
+        return read_words("prompt", c->prompt, out);
+    if (*c->prompt)
+        return fail(SOTTO_EINVAL, "prompt and instruction: one of them is answered, not both");
+    TRY(read_words("instruction", c->instruction, &instruction));
+    instruct_prompt(&text, instruction, NULL);
+    free(instruction);
+    *out = text.data;
+    const enum sotto_status st = text_status(&text);
+    if (st != SOTTO_OK)
+        text_free(&text);
+    return st;
 }
 
 static enum sotto_status one_sample(struct loaded_model *l, const struct sample_config *c,
@@ -103,7 +129,7 @@ static enum sotto_status one_sample(struct loaded_model *l, const struct sample_
     }
     enum sotto_status st = generator_init(&g, &l->model, &l->dev, l->theta, &how);
     if (st == SOTTO_OK) {
-        fputs(text, stdout);
+        fputs(*c->instruction ? "" : text, stdout);
         if (prompt.count)
             st = generator_next(&g, prompt.data, prompt.count, &token);
         else
@@ -130,7 +156,7 @@ static enum sotto_status run_sample(void *config, const char *const *words, int 
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
     struct loaded_model l = {0};
     char *prompt;
-    TRY(read_prompt(c->prompt, &prompt));
+    TRY(read_prompt(c, &prompt));
     enum sotto_status st = loaded_model_open(&l, n_words ? words[0] : c->model, c->tokenizer, 0,
                                              c->device, c->threads);
     const bool open = st == SOTTO_OK;

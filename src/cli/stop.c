@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* State of the signal handler, which has no argument. */
 static atomic_int asked;
+static atomic_llong asked_at; /* nanoseconds */
 static atomic_bool said_lost;
 static const struct stop_words *volatile words;
 
@@ -31,6 +33,17 @@ static void write_three(const char *first, const char *second, const char *third
                                  {(void *)(uintptr_t)third, strlen(third)}};
     if (writev(STDERR_FILENO, text, 3) < 0)
         return; /* no reader is left */
+}
+
+/* timeout(1) sends its signal twice, to the process and to the group: within this time a second
+ * signal of the same number is the first one. */
+enum { AGAIN_NANOSECONDS = 500000000 };
+
+static long long stop_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 enum { LEFT_SECONDS = 10 }; /* grace for a process with a lost peer, which may be writing */
@@ -56,8 +69,11 @@ static void handle_signal(int number)
     const bool gone = number == SIGHUP || number == SIGPIPE;
     if (asked && gone)
         return; /* a closing terminal may signal more than once */
+    if (asked == number && stop_clock() - asked_at < AGAIN_NANOSECONDS)
+        return;
     if (asked)
         _exit(128 + number); /* the second signal ends the process */
+    asked_at = stop_clock();
     asked = number;
     if (gone) /* the reader of our output may be gone with the terminal: save all the same */
         sigaction(SIGPIPE, &ignore, NULL);

@@ -219,7 +219,7 @@ if launcher "$sotto"; then
         kill -INT "$(pgrep -f "^$sotto compare .*--out=$scratch/rank$rank\$" | sed -n ${rank}p)"
         wait $pid
         says '^\[1/3\] fast: stopped$'
-        says "^to continue: [^ ]*mpirun.* -n 2 $sotto compare rates.ini --steps=100000 --out=$scratch/rank$rank\$"
+        says "^to continue: [^ ]*mpi(run|exec).* -n 2 $sotto compare rates.ini --steps=100000 --out=$scratch/rank$rank\$"
     done
 fi
 

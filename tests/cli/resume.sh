@@ -146,6 +146,19 @@ for signal in INT TERM HUP; do
 done
 fails_with 'already holds a run' "${run[@]}" --out=stopped-INT
 
+# timeout(1) sends its signal to the process and to the group: both are one.
+: >out
+"${run[@]}" --steps=100000 --save_every=0 --out=grouped >out 2>&1 &
+pid=$!
+under_way
+kill -STOP $pid
+kill -TERM $pid
+kill -CONT $pid
+kill -TERM $pid
+wait $pid
+[ $? = 143 ] || die "exit code of a run that timeout ends: $(cat out)"
+[ -d grouped/checkpoints ] || die "no checkpoint of a run that timeout ends"
+
 # Who saves nothing is promised nothing.
 : >out
 "${run[@]}" --steps=100000 --save=false --out=unsaved >out 2>&1 &

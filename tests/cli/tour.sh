@@ -67,6 +67,18 @@ succeeds "$sotto" sample stops --prompt='Once' --tokens=20 --temperature=0
 [ "$(cat out)" = Once ] || die "$next does not end the sample: $(cat out)"
 succeeds "$sotto" sample stops --prompt='Once' --tokens=20 --temperature=0 --stop_at_end=false
 cmp out greedy || die "--stop_at_end=false stops"
+# an instruction is the prompt of its template, which a file holds with a line break more
+template=$(printf 'Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n%s' \
+    $'### Instruction:\nGo.\n\n### Response:\n.')
+template=${template%.}
+printf '%s\n' "$template" >template.txt
+succeeds "$sotto" sample run --prompt="$template" --tokens=9 --temperature=0
+cp out asked
+succeeds "$sotto" sample run --prompt=@template.txt --tokens=9 --temperature=0
+cmp out asked || die "a prompt from a file has other line breaks"
+succeeds "$sotto" sample run --instruction=Go. --tokens=9 --temperature=0
+printf %s "$template" | cat - out | cmp - asked || die "an instruction has another answer than its template: $(cat out asked)"
+fails_with 'prompt and instruction: one of them is answered' "$sotto" sample run --instruction=Go. --prompt=Go.
 succeeds "$sotto" sample --model=run --tokens=5 --count=2 --top_k=5
 says '^---$'
 
