@@ -22,7 +22,7 @@ static const struct option options[] = {
      .names = kind_names},
     {OPTION_SAID(S, lr, OPTION_TYPE_REAL, "1e-3",
                  "learning rate (the highest, where a schedule moves it)"),
-     .min = 0, .max = 1e3},
+     .min = 0, .max = 1e3, .also = "learning_rate"},
     OPTION_REAL(S, beta1, "0.9", 0, 0.999999, "adamw: decay of the first moment"),
     {OPTION_SAID(S, beta2, OPTION_TYPE_REAL, "0.95",
                  "adamw: decay of the second moment; a method's `base` may have its own default"),

@@ -33,9 +33,10 @@ static const struct option options[] = {
                 "more than 4 micro-batches or, with dpu, acco-wp and acco, may have more"),
     OPTION_ENUM(S, weight, "microbatch", weight_names,
                 "a round's gradient averages micro-batches, or target tokens (padded data)"),
-    OPTION_INT(S, accumulate, "1", 1, 1e6,
+    {OPTION_OF(S, accumulate, OPTION_TYPE_INT, "1",
                "micro-batches a worker and round; dpu, acco-wp and acco: the least number while an "
                "exchange runs"),
+     .min = 1, .max = 1e6, .also = "gradient_accumulation_steps grad_accum"},
 };
 #undef S
 

@@ -196,6 +196,10 @@ refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'null.activation_bytes is for train.oracle = null' --activation_bytes=1000
 refused "unknown key 'async-diloco.eval_seconds': did you mean 'train.eval_seconds'?" --async-diloco.eval_seconds=5
 refused "unknown key 'async-diloco.save_seconds': did you mean 'train.save_minutes'?" --async-diloco.save_seconds=5
+refused "unknown key 'learning-rate': did you mean 'optim.lr'?" --learning-rate=1e-3
+refused "unknown key 'batch_size': did you mean 'train.batch'?" --batch_size=8
+refused "unknown key 'epochs': did you mean 'train.tokens'?" --epochs=3
+refused "unknown key 'epoch'" --epoch=3
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
 refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit

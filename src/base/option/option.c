@@ -1,6 +1,7 @@
 #include "base/option/option.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -220,6 +221,23 @@ static int list_sections(const struct option_section *sections, int n, const cha
     return found;
 }
 
+/* True if the key is one of the words, with any letters' case, and hyphens for underscores. */
+static bool key_among(const char *key, const char *words)
+{
+    const size_t length = strlen(key);
+    while (words && *words) {
+        const size_t word = strcspn(words, " ");
+        size_t same = 0;
+        while (same < word && same < length &&
+               tolower((unsigned char)(key[same] == '-' ? '_' : key[same])) == words[same])
+            same++;
+        if (same == word && same == length)
+            return true;
+        words += word + (words[word] == ' ');
+    }
+    return false;
+}
+
 static enum sotto_status refuse_key(const struct option_section *sections, int n, const char *key)
 {
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
@@ -233,7 +251,7 @@ static enum sotto_status refuse_key(const struct option_section *sections, int n
     int nearest = OPTION_FAR;
     for (int s = 0; s < n; s++)
         for (int i = 0; i < sections[s].count; i++)
-            if (sections[s].table[i].also && strcmp(sections[s].table[i].also, bare) == 0)
+            if (key_among(bare, sections[s].table[i].also))
                 return fail(SOTTO_EINVAL, "unknown key '%s': did you mean '%s.%s'?", key,
                             sections[s].name, sections[s].table[i].key);
     for (int s = 0; s < n; s++) {

@@ -45,7 +45,8 @@ struct option {
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
     size_t room;      /* text: size of the field */
-    const char *also; /* (optional) an unknown key for which errors suggest this option */
+    const char *also; /* (optional) unknown keys for which errors suggest this option: words with
+                         underscores, and blanks between them */
     bool file;        /* text: the name of a file */
     size_t set_flag;  /* offset of a bool in the struct, which is true if the option was set, to any
                          value; 0: none */

@@ -81,7 +81,7 @@ static enum sotto_status read_ini_line(char *line, char section[OPTION_ROOM], op
     }
     char *equals = strchr(text, '=');
     if (!equals)
-        return fail(SOTTO_EFORMAT, "want 'key = value', got '%.80s'", text);
+        return fail(SOTTO_EFORMAT, "want 'key = value' in a file of options, got '%.80s'", text);
     *equals = '\0';
     const char *key = trim_blanks(text);
     if (strlen(key) >= OPTION_ROOM)

@@ -14,8 +14,12 @@ static const char *const nccl_names[] = {"auto", "off", "on", NULL};
 
 #define S struct train_config
 static const struct option train_options[] = {
-    OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
-    OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
+    {OPTION_OF(S, out, OPTION_TYPE_TEXT, "run",
+               "folder of the run: checkpoints, metrics, the model"),
+     .room = sizeof(((S *)0)->out), .also = "output output_dir out_dir"},
+    {OPTION_OF(S, init, OPTION_TYPE_TEXT, "",
+               "Hugging Face model folder to start from instead of new weights"),
+     .room = sizeof(((S *)0)->init), .also = "model_name_or_path pretrained"},
     OPTION_ENUM(S, head, "auto", head_names,
                 "classifier of an `init` model over images; auto: new if the model has no "
                 "classifier, or another number of classes than the data"),
@@ -23,16 +27,20 @@ static const struct option train_options[] = {
         S, resume, "false",
         "resume from the newest checkpoint in `out`, or in the folder that follows --resume, which "
         "may be a checkpoint itself"),
-    OPTION_LONG(
-        S, steps, "-1", -1, 1e15,
-        "rounds (updates of the parameters); -1: 1000, or no limit if tokens, samples or seconds "
-        "are given"),
-    OPTION_LONG(S, tokens, "0", 0, 1e15, "end after this many tokens, of all workers; 0: no limit"),
+    {OPTION_OF(S, steps, OPTION_TYPE_LONG, "-1",
+               "rounds (updates of the parameters); -1: 1000, or no limit if tokens, samples or "
+               "seconds are given"),
+     .min = -1, .max = 1e15, .also = "max_steps iterations iters rounds"},
+    {OPTION_OF(S, tokens, OPTION_TYPE_LONG, "0",
+               "end after this many tokens, of all workers; 0: no limit"),
+     .max = 1e15, .also = "epochs num_epochs num_train_epochs"},
     OPTION_LONG(S, samples, "0", 0, 1e15,
                 "end after this many sequences or images, of all workers; 0: no limit"),
     OPTION_REAL(S, seconds, "0", 0, 1e12, "end after this training time; 0: no limit"),
-    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences or images of a micro-batch"),
-    OPTION_INT(S, seq, "0", 0, 1 << 22, "tokens of a sequence; 0: the model's positions"),
+    {OPTION_OF(S, batch, OPTION_TYPE_INT, "8", "sequences or images of a micro-batch"), .min = 1,
+     .max = 1 << 20, .also = "batch_size micro_batch per_device_train_batch_size"},
+    {OPTION_OF(S, seq, OPTION_TYPE_INT, "0", "tokens of a sequence; 0: the model's positions"),
+     .max = 1 << 22, .also = "seq_len seq_length block_size max_length context"},
     OPTION_LONG(S, seed, "1", 0, 1e15, "seed of new weights and of the order of the data"),
     OPTION_LONG(S, log_every, "10", 1, 1e15, "rounds between metrics"),
     OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),

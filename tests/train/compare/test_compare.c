@@ -343,7 +343,8 @@ static void unreadable_specs(void **state)
         {"[compare]\nbase = wrong.ini\n[run a]\n", "bad.ini:2: ", SOTTO_EINVAL},
         {"[compare]\nbase = wrong.ini\n[run a]\n", "wrong.ini:2: train.steps = -2 is out of range",
          SOTTO_EINVAL},
-        {"[run a]\nsteps\n", "bad.ini:2: want 'key = value', got 'steps'", SOTTO_EFORMAT},
+        {"[run a]\nsteps\n", "bad.ini:2: want 'key = value' in a file of options, got 'steps'",
+         SOTTO_EFORMAT},
     };
     struct spec spec;
     write_text("wrong.ini", "[train]\nsteps = -2\n");
