@@ -75,7 +75,7 @@ static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t 
 
 /* Reads a text that the caller frees, of the option `name`: the value, or the contents of a file
  * without its last line break. */
-static enum sotto_status read_words(const char *name, const char *value, char **out)
+static enum sotto_status read_given_text(const char *name, const char *value, char **out)
 {
     const size_t limit = (size_t)1 << 30;
     const bool file = value[0] == '@' && value[1] != '@';
@@ -99,10 +99,10 @@ static enum sotto_status read_prompt(const struct sample_config *c, char **out)
     char *instruction;
     struct text text = {0};
     if (!*c->instruction)
-        return read_words("prompt", c->prompt, out);
+        return read_given_text("prompt", c->prompt, out);
     if (*c->prompt)
         return fail(SOTTO_EINVAL, "prompt and instruction: one of them is answered, not both");
-    TRY(read_words("instruction", c->instruction, &instruction));
+    TRY(read_given_text("instruction", c->instruction, &instruction));
     instruct_prompt(&text, instruction, NULL);
     free(instruction);
     *out = text.data;

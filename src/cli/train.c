@@ -123,7 +123,8 @@ static void write_stop_text(const struct run *run, bool saved, FILE *out)
         fputs(", will stop as soon as all workers can; nothing is saved\n", out);
         return;
     }
-    fputs(", will stop: saving as soon as all workers can; ", out);
+    fputs(", will stop: saving as soon as all workers can (a second signal ends the run unsaved); ",
+          out);
     fputs(saved ? "should the process be killed before, " : "there is no checkpoint yet\n", out);
     if (!saved)
         return;

@@ -43,7 +43,7 @@ await wrote '^workers: 2 MPI ranks' out
 sleep 0.3 # in the middle of a round
 kill -TERM $(ranks long)
 seconds_to_end
-says '^SIGTERM, will stop: saving as soon as all workers can; there is no checkpoint yet$'
+says '^SIGTERM, will stop: saving as soon as all workers can \(a second signal ends the run unsaved\); there is no checkpoint yet$'
 [ "$(ls long/checkpoints)" = step-00000000 ] || die "an abandoned round left $(ls long/checkpoints)"
 
 # A launcher that leaves too little time is told of, with what would give more.
