@@ -53,6 +53,7 @@ static inline struct run_config configure_run(const char *out)
 {
     struct run_config c;
     struct option_section sections[RUN_SECTIONS];
+    memset(&c, 0, sizeof c);
     run_sections(&c, sections);
     option_defaults(sections, RUN_SECTIONS);
     strcpy(c.train.out, at(out));

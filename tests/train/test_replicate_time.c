@@ -46,6 +46,7 @@ static void run_on(const char *const *links, int workers, int nodes, const char 
     struct run_config c;
     struct option_section sections[RUN_SECTIONS];
     struct run run;
+    memset(&c, 0, sizeof c);
     run_sections(&c, sections);
     option_defaults(sections, RUN_SECTIONS);
     snprintf(folder, sizeof folder, "run.%d", runs++);

@@ -175,6 +175,7 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
 enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name)
 {
     struct option_section sections[RUN_SECTIONS];
+    memset(&config->model, 0, sizeof config->model); /* fields that are no options, too */
     run_sections(config, sections);
     option_defaults(sections, RUN_SECTIONS);
     return option_load_text(sections, RUN_SECTIONS, text, name);

@@ -320,6 +320,7 @@ static enum sotto_status open_cluster(struct cluster *cluster, struct run_config
 {
     struct option_section sections[RUN_SECTIONS];
     char all[512], *save = NULL;
+    memset(c, 0, sizeof *c);
     run_sections(c, sections);
     option_defaults(sections, RUN_SECTIONS);
     snprintf(all, sizeof all, "%s", options);
