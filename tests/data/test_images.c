@@ -461,6 +461,8 @@ static void processors(void **state)
         {"{\"image_mean\": [1, 2], \"image_std\": [1, 2, 3]}", "has 2 numbers"},
         {"{\"image_mean\": [1], \"image_std\": [0]}", "\"image_std\" must be"},
         {"{\"image_mean\": [1, 2, 3, 4], \"image_std\": [1]}", "\"image_mean\" must be"},
+        {"{\"image_processor_type\": \"ViTImageProcessor\", \"image_std\": [1, 1, 1, 1, 1, 1, 1, 1, 1]}",
+         "\"image_std\" must be"},
         {"{\"resample\": 6}", "\"resample\" must be"},
         {"{\"rescale_factor\": 0.5}", "rescale_factor"},
         {"{\"image_processor_type\": \"BeitImageProcessor\", \"image_mean\": [1]}",

@@ -94,7 +94,7 @@ struct lab {
 static const struct model *model(void)
 {
     static struct model made;
-    struct model_config config;
+    static struct model_config config; /* all zero before its defaults */
     struct option_section section =
         OPTION_SECTION_OF("model", "", model_options, model_options_count, &config);
     if (made.n_layer)

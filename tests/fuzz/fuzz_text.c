@@ -135,7 +135,7 @@ struct judge {
 static struct judge *judge(void)
 {
     static struct judge *made;
-    struct model_config config;
+    static struct model_config config; /* all zero before its defaults */
     struct option_section section =
         OPTION_SECTION_OF("model", "", model_options, model_options_count, &config);
     static const char *const sizes[][2] = {{"layers", "1"},  {"width", "8"},

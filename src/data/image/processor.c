@@ -105,7 +105,8 @@ static enum sotto_status get_values(const json_t *json, const char *key, bool po
                        positive ? " above 0" : "");
 }
 
-/* Reads values with defaults of the class, for `like` channels if that is not 0. */
+/* Reads values with defaults of the class, for `like` channels if that is not 0. `like` may be
+ * larger than IMAGES_CHANNELS: the other values are then refused. */
 static enum sotto_status get_values_or(const json_t *json, const char *key, bool positive,
                                        const float *kind, int channels, int like, float *out,
                                        int *count)
@@ -113,7 +114,7 @@ static enum sotto_status get_values_or(const json_t *json, const char *key, bool
     const json_t *value = json_object_get(json, key);
     if (value && !json_is_null(value))
         return get_values(json, key, positive, out, count);
-    *count = channels == 1 && like ? like : channels;
+    *count = channels != 1 || !like ? channels : like < IMAGES_CHANNELS ? like : IMAGES_CHANNELS;
     for (int c = 0; c < *count; c++)
         out[c] = kind[channels == 1 ? 0 : c];
     return SOTTO_OK;
